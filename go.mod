@@ -1,0 +1,3 @@
+module github.com/rivumi/rivumi
+
+go 1.26.7

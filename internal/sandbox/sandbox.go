@@ -1,0 +1,188 @@
+// Package sandbox says what it means to run one command in a contained place (a [Commander]),
+// to hold such a place open for a run (a [Session]), and to start one contained runner
+// (a [Launcher]). Implementations: proc (child processes and, on Linux, namespaces), docker.
+// The suite every implementation passes is in sandboxtest.
+package sandbox
+
+import (
+	"context"
+	"io"
+	"time"
+)
+
+// Commander runs one command and waits for it.
+//
+// Run returns an Exit for every command that was started, whatever its exit code; the error is
+// for commands that could not be started or whose place is gone (*Error). Cancelling ctx and the
+// command's time-out both end the whole process tree: terminate, Command.Grace, kill. Nothing the
+// command started is alive when Run returns, except what Exit.Left counts in places that can only
+// end it with the session. Writers of Output are called from at most one goroutine each, never
+// after Run has returned, and may be slow: the command then waits.
+type Commander interface {
+	Run(ctx context.Context, c Command, out Output) (Exit, error)
+}
+
+// Command is one command. There is no shell unless Argv names one.
+type Command struct {
+	Argv    []string
+	Dir     string        // slash-separated, relative to the root of the session's tree; "" is the root
+	Env     []string      // added to the session's environment
+	Timeout time.Duration // 0: none but ctx
+	Grace   time.Duration // between terminate and kill; 0: 2 s
+}
+
+// Output takes what a command prints. A nil writer drops. Stdin is always empty and there is no
+// controlling terminal.
+type Output struct {
+	Stdout, Stderr io.Writer
+}
+
+// Exit is how a command ended.
+type Exit struct {
+	Code     int // 128 + signal for a killed one
+	Signal   string
+	TimedOut bool
+	Canceled bool
+	Left     int  // processes it left behind, ended or still to be ended
+	Memory   bool // killed for memory, where the place can tell
+	Duration time.Duration
+}
+
+// Session is a contained place held open for one run.
+type Session interface {
+	Commander
+	// Root is a host path through which the tree of the session can be opened for as long as the
+	// session lives. It may be a /proc path where the tree is only mounted inside.
+	Root() string
+	Receipt() Receipt
+	// Close ends every process of the session and releases it. It is safe to call twice.
+	Close(ctx context.Context) error
+}
+
+// Opener opens sessions.
+type Opener interface {
+	Open(ctx context.Context, s Spec) (Session, error)
+}
+
+// Spec is what a session is opened for.
+type Spec struct {
+	Tree     string   // host folder that becomes the tree, writable unless ReadOnly
+	Overlay  *Overlay // instead of a plain Tree: mount it at Tree's place inside
+	ReadOnly bool
+	Binds    []Bind   // more folders of the host
+	Env      []string // the whole environment of commands, nothing is inherited
+	Hosts    []string // names the network proxy lets through; empty: no network
+	MinTier  Tier     // a weaker place is refused with ErrTier
+	Scratch  string   // a 0700 host folder of the run for what the session needs; the caller removes it
+	Limits   Limits
+}
+
+// Overlay is a copy-on-write tree: Lower is read, Upper takes every change, Work is the kernel's.
+// Where it cannot be had, Open fails with ErrOverlay and the caller falls back to a plain tree.
+type Overlay struct {
+	Lower, Upper, Work string
+}
+
+// Bind shows a host folder inside at the same path.
+type Bind struct {
+	Path     string
+	Writable bool
+}
+
+// Limits bound what the session's processes use together or, where only that can be had, each. Zero is unlimited.
+type Limits struct {
+	Memory    int64 // bytes
+	Processes int
+	FileSize  int64 // bytes of one file
+}
+
+// Tier names how strong a place is, strongest last within the local ones (sandbox.md 4.1).
+type Tier string
+
+// The tiers.
+const (
+	TierNone   Tier = "L0" // plain child processes
+	TierWeak   Tier = "L1" // Landlock and seccomp only
+	TierBwrap  Tier = "L2"
+	TierFull   Tier = "L3" // namespaces, own root, Landlock, seccomp
+	TierDocker Tier = "docker"
+	TierGVisor Tier = "gvisor"
+)
+
+// AtLeast reports whether t is as strong as floor.
+func (t Tier) AtLeast(floor Tier) bool { return rank(t) >= rank(floor) }
+
+func rank(t Tier) int {
+	switch t {
+	case TierNone:
+		return 0
+	case TierWeak:
+		return 1
+	case TierBwrap:
+		return 2
+	case TierFull, TierDocker:
+		return 3
+	case TierGVisor:
+		return 4
+	}
+	return 0
+}
+
+// Receipt is what held a session, for the first line of a run and for its bundle.
+type Receipt struct {
+	Tier     Tier              `json:"tier"`
+	Network  string            `json:"network"`            // none, or the host list
+	Layers   map[string]string `json:"layers,omitempty"`   // landlock: "ABI 7", seccomp: "own filter", …
+	Missing  []string          `json:"missing,omitempty"`  // what could not be had, and how to get it
+	Way      string            `json:"way"`                // plain or overlay
+	Versions map[string]string `json:"versions,omitempty"` // kernel, engine, runtime
+}
+
+// Error codes of [Error].
+const (
+	ErrTier    = "tier"    // weaker than asked, or not to be had here
+	ErrOverlay = "overlay" // no overlay can be mounted here
+	ErrStart   = "start"   // a command could not be started
+	ErrLost    = "lost"    // the place is gone
+)
+
+// Error says what of a sandbox could not be had, and what would help.
+type Error struct {
+	Code string
+	What string
+	Hint string
+	Err  error
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	s := "sandbox: " + e.What
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Launcher starts one contained runner.
+type Launcher interface {
+	Launch(ctx context.Context, s LaunchSpec) (Box, error)
+}
+
+// LaunchSpec is what a box is started for.
+type LaunchSpec struct {
+	Run     string // labels the box
+	Image   string
+	Argv    []string
+	Env     []string
+	Limits  Limits
+	Scratch string
+}
+
+// Box is a started runner.
+type Box interface {
+	Wait(ctx context.Context) (Exit, error)
+	Close(ctx context.Context) error
+}
