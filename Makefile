@@ -1,0 +1,54 @@
+# What a developer and CI run. `make check` is the whole gate.
+GO ?= go
+TOOL = $(GO) tool -modfile=tools/go.mod
+LDFLAGS = -s -w -X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+
+.PHONY: build test check demo lint fmt vet wasm cassettes aimock fuzz bench clean
+
+build: bin/rivumi
+
+bin/rivumi: FORCE
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o $@ ./cmd/rivumi
+
+FORCE:
+
+# The main job, with no key and no network: a sample repository, a run, a verified patch.
+demo: build
+	./bin/rivumi demo
+
+test:
+	$(GO) test -race -timeout 20m ./...
+
+check: fmt vet lint wasm test cassettes aimock
+
+fmt:
+	@out=$$($(TOOL) gofumpt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "gofumpt would change:"; echo "$$out"; exit 1; fi
+
+vet:
+	$(GO) vet ./...
+
+lint:
+	$(TOOL) golangci-lint run ./...
+
+# The core is built for the edge as well, with nothing of the host in it.
+wasm:
+	GOOS=wasip1 GOARCH=wasm $(GO) build -o /dev/null ./internal/control
+
+# Recorded provider traffic through the adapters; a module of its own keeps the recordings out of ours.
+cassettes:
+	cd test/cassettes && $(GO) test ./...
+
+# An independent model server over real HTTP; needs node and npm.
+aimock:
+	cd test/aimock && $(GO) test ./...
+
+# Ten seconds for every fuzz target.
+fuzz:
+	./test/fuzz.sh 10s
+
+# rivumi beside the floor program, ratios from one run.
+bench: build
+	$(GO) run ./bench
+
+clean:
+	rm -rf bin dist
