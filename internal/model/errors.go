@@ -1,6 +1,7 @@
 package model
 
 import (
+	"context"
 	"errors"
 	"strconv"
 	"strings"
@@ -35,3 +36,26 @@ func (e *Error) Credentials() bool {
 
 // AsError finds the *Error in err's chain.
 func AsError(err error) (*Error, bool) { return errors.AsType[*Error](err) }
+
+// Canceled is the error of a call whose context ended; it wraps the context's cause.
+func Canceled(ctx context.Context) *Error {
+	return &Error{Kind: ErrCanceled, Err: context.Cause(ctx)}
+}
+
+// Retryable reports whether another attempt at the same request may help. It looks at the error
+// alone: whether something was emitted, and how often it was tried, is the caller's matter.
+func Retryable(e *Error) bool {
+	switch e.Kind {
+	case ErrTransport, ErrTruncated, ErrIdle:
+		return true
+	case ErrEmpty:
+		return e.Code != "length"
+	case ErrStatus, ErrStream:
+		if e.Code == "insufficient_quota" {
+			return false
+		}
+		return e.Status == 408 || e.Status == 409 || e.Status == 429 || e.Status >= 500
+	case ErrProtocol, ErrTooBig, ErrContext, ErrCanceled, ErrConfig, ErrBudget:
+	}
+	return false
+}
