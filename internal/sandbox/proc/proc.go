@@ -1,0 +1,52 @@
+package proc
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/rivumi/rivumi/internal/sandbox"
+)
+
+// Options choose how sessions are held.
+type Options struct {
+	// Want is the tier to open, or "" for the strongest this machine has. [sandbox.TierNone] and
+	// [sandbox.TierWeak] are opened only when they are named here.
+	Want sandbox.Tier
+}
+
+// New gives an opener of local sessions. What cannot be had is said by Open, with a *sandbox.Error
+// of code ErrTier; nothing weaker is opened instead.
+func New(o Options) sandbox.Opener { return &opener{want: o.Want} }
+
+type opener struct{ want sandbox.Tier }
+
+// Open implements sandbox.Opener. ctx bounds the opening only.
+func (o *opener) Open(ctx context.Context, s sandbox.Spec) (sandbox.Session, error) {
+	if !filepath.IsAbs(s.Tree) {
+		return nil, startError("open a session", fmt.Errorf("tree %q is not an absolute path", s.Tree))
+	}
+	s.Tree = filepath.Clean(s.Tree)
+	if err := prepareScratch(s.Scratch); err != nil {
+		return nil, startError("prepare the scratch folder", err)
+	}
+	return o.open(ctx, s)
+}
+
+// prepareScratch makes the folders that [sandbox.BaseEnv] names.
+func prepareScratch(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	for _, d := range []string{"home", "tmp"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func startError(what string, err error) error {
+	return &sandbox.Error{Code: sandbox.ErrStart, What: what, Err: err}
+}

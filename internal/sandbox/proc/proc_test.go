@@ -1,0 +1,26 @@
+package proc_test
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/rivumi/rivumi/internal/sandbox"
+	"github.com/rivumi/rivumi/internal/sandbox/proc"
+	"github.com/rivumi/rivumi/internal/sandbox/sandboxtest"
+)
+
+func TestMain(m *testing.M) {
+	if handled, code := proc.Main(os.Args); handled {
+		os.Exit(code)
+	}
+	if spec := os.Getenv(ownerEnv); spec != "" {
+		os.Exit(ownerMain(spec))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func TestPlainSuite(t *testing.T) {
+	sandboxtest.Suite(t, proc.New(proc.Options{Want: sandbox.TierNone}))
+}

@@ -1,0 +1,428 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rivumi/rivumi/internal/sandbox"
+)
+
+const (
+	openTimeout  = 30 * time.Second // from start to ready
+	startTimeout = 30 * time.Second // from a command to "started"
+	closeTimeout = 10 * time.Second // from the end of the socket to the end of the supervisor
+	stopSlack    = 15 * time.Second // over the grace, until a supervisor counts as lost
+	defaultGrace = 2 * time.Second
+)
+
+// session is the owner's side of one supervisor.
+type session struct {
+	link    *link
+	cmd     *exec.Cmd
+	stderr  *sandbox.Capture
+	env     []string
+	root    string
+	receipt sandbox.Receipt
+	gone    chan struct{} // closed when the supervisor has been waited for
+
+	turn chan struct{} // holds one token: commands run one after another
+
+	mu     sync.Mutex
+	closed bool
+	lost   error
+}
+
+// openRequest is the first message of a session.
+type openRequest struct {
+	Tree string
+}
+
+// launch starts a supervisor and waits until it is ready.
+func launch(ctx context.Context, stage string, q openRequest, env []string) (*session, ready, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, ready{}, startError("make a control socket", err)
+	}
+	theirs := os.NewFile(uintptr(pair[1]), "control")
+	defer theirs.Close()
+	l, err := newLink(pair[0], "control")
+	if err != nil {
+		return nil, ready{}, startError("open the control socket", err)
+	}
+	s := &session{
+		link: l, env: env, root: q.Tree, stderr: &sandbox.Capture{Edge: 4096},
+		gone: make(chan struct{}), turn: make(chan struct{}, 1),
+	}
+	// The lifetime of the supervisor is the session's, not that of the ctx which opens it.
+	s.cmd = &exec.Cmd{
+		Path: "/proc/self/exe", Args: []string{stage}, Env: []string{}, Dir: "/",
+		Stderr: s.stderr, ExtraFiles: []*os.File{theirs},
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+	if err := s.cmd.Start(); err != nil {
+		l.conn.Close()
+		return nil, ready{}, startError("start the supervisor", err)
+	}
+	theirs.Close()
+	go func() {
+		defer close(s.gone)
+		_ = s.cmd.Wait() // its replies tell how it went
+	}()
+	r, err := s.handshake(ctx, q)
+	if err != nil {
+		s.end(context.WithoutCancel(ctx))
+		return nil, r, err
+	}
+	s.turn <- struct{}{}
+	return s, r, nil
+}
+
+func (s *session) handshake(ctx context.Context, q openRequest) (ready, error) {
+	_ = s.link.conn.SetDeadline(time.Now().Add(openTimeout))
+	stop := s.interrupt(ctx)
+	defer stop()
+	if err := s.link.send(message{Open: &q}); err != nil {
+		return ready{}, startError("talk to the supervisor", err)
+	}
+	m, fds, err := s.link.receive()
+	closeAll(fds)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return ready{}, startError("open the session", s.explain(err))
+	}
+	if m.Ready == nil {
+		return ready{}, startError("open the session", errors.New("unexpected reply"))
+	}
+	if m.Ready.Code != "" {
+		return *m.Ready, &sandbox.Error{Code: m.Ready.Code, What: m.Ready.What, Hint: m.Ready.Hint}
+	}
+	_ = s.link.conn.SetDeadline(time.Time{})
+	return *m.Ready, nil
+}
+
+// interrupt makes reads fail at once when ctx ends. The returned function undoes it and has waited
+// for what it started.
+func (s *session) interrupt(ctx context.Context) (undo func()) {
+	done := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(done)
+		_ = s.link.conn.SetDeadline(time.Unix(1, 0))
+	})
+	return func() {
+		if !stop() {
+			<-done
+		}
+	}
+}
+
+func (s *session) explain(err error) error {
+	select {
+	case <-s.gone:
+		if text := s.stderr.String(); text != "" {
+			return fmt.Errorf("%w: %s", err, text)
+		}
+	default:
+	}
+	return err
+}
+
+// Root implements sandbox.Session.
+func (s *session) Root() string { return s.root }
+
+// Receipt implements sandbox.Session.
+func (s *session) Receipt() sandbox.Receipt { return s.receipt }
+
+// Run implements sandbox.Commander. Commands of one session run one after another: only so can a
+// process that outlives its parent be told to belong to one of them.
+func (s *session) Run(ctx context.Context, c sandbox.Command, out sandbox.Output) (sandbox.Exit, error) {
+	if err := check(c); err != nil {
+		return sandbox.Exit{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return sandbox.Exit{}, startError("run "+c.Argv[0], context.Cause(ctx))
+	}
+	select {
+	case <-s.turn:
+	case <-ctx.Done():
+		return sandbox.Exit{}, startError("run "+c.Argv[0], context.Cause(ctx))
+	}
+	defer func() { s.turn <- struct{}{} }()
+	if err := s.usable(); err != nil {
+		return sandbox.Exit{}, err
+	}
+	begun := time.Now()
+	streams, err := openStreams(out)
+	if err != nil {
+		return sandbox.Exit{}, startError("make pipes", err)
+	}
+	defer streams.wait()
+	e, err := s.command(ctx, c, streams)
+	e.Duration = time.Since(begun)
+	return e, err
+}
+
+func check(c sandbox.Command) error {
+	if len(c.Argv) == 0 || c.Argv[0] == "" {
+		return startError("run a command", errors.New("no command"))
+	}
+	if !filepath.IsLocal(filepath.FromSlash(c.Dir)) && c.Dir != "" {
+		return startError("run "+c.Argv[0], fmt.Errorf("folder %q leaves the tree", c.Dir))
+	}
+	return nil
+}
+
+func (s *session) usable() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return &sandbox.Error{Code: sandbox.ErrLost, What: "session is closed"}
+	case s.lost != nil:
+		return &sandbox.Error{Code: sandbox.ErrLost, What: "session is gone", Err: s.lost}
+	}
+	return nil
+}
+
+// command talks one command through. The pipes' write ends are closed here in any case.
+func (s *session) command(ctx context.Context, c sandbox.Command, st *streams) (sandbox.Exit, error) {
+	grace := c.Grace
+	if grace <= 0 {
+		grace = defaultGrace
+	}
+	q := &runRequest{Argv: c.Argv, Dir: filepath.FromSlash(c.Dir), Env: sandbox.MergeEnv(s.env, c.Env), GraceMS: grace.Milliseconds()}
+	_ = s.link.conn.SetDeadline(time.Now().Add(startTimeout))
+	err := s.link.send(message{Run: q}, st.fds()...)
+	st.handedOver()
+	if err != nil {
+		return sandbox.Exit{}, s.fail(err)
+	}
+	m, err := s.reply()
+	if err != nil {
+		return sandbox.Exit{}, s.fail(err)
+	}
+	if m.Exit != nil {
+		return sandbox.Exit{}, startError("start "+c.Argv[0], errors.New(m.Exit.Err))
+	}
+	_ = s.link.conn.SetDeadline(time.Time{})
+	h := s.stopper(ctx, c.Timeout, grace)
+	m, err = s.reply()
+	e := sandbox.Exit{}
+	e.Canceled, e.TimedOut = h.release()
+	if err != nil {
+		return e, s.fail(err)
+	}
+	if m.Exit == nil {
+		return e, s.fail(errors.New("unexpected reply"))
+	}
+	e.Code, e.Signal, e.Left = m.Exit.Code, m.Exit.Signal, m.Exit.Left
+	return e, nil
+}
+
+func (s *session) reply() (message, error) {
+	m, fds, err := s.link.receive()
+	closeAll(fds)
+	return m, err
+}
+
+// fail marks the session as lost and ends what is left of it.
+func (s *session) fail(err error) error {
+	s.mu.Lock()
+	closed := s.closed
+	if s.lost == nil {
+		s.lost = err
+	}
+	s.mu.Unlock()
+	s.kill()
+	if closed {
+		return &sandbox.Error{Code: sandbox.ErrLost, What: "session was closed"}
+	}
+	return &sandbox.Error{Code: sandbox.ErrLost, What: "session is gone", Err: s.explain(err)}
+}
+
+// stopper asks the supervisor to end the command when ctx or the time-out is over.
+type stopper struct {
+	s     *session
+	grace time.Duration
+
+	mu       sync.Mutex
+	over     bool
+	canceled bool
+	timedOut bool
+
+	timer *time.Timer
+	undo  func() bool
+	wg    sync.WaitGroup
+}
+
+func (s *session) stopper(ctx context.Context, timeout, grace time.Duration) *stopper {
+	h := &stopper{s: s, grace: grace}
+	h.wg.Add(1)
+	h.undo = context.AfterFunc(ctx, func() { defer h.wg.Done(); h.stop(&h.canceled) })
+	if timeout > 0 {
+		h.wg.Add(1)
+		h.timer = time.AfterFunc(timeout, func() { defer h.wg.Done(); h.stop(&h.timedOut) })
+	}
+	return h
+}
+
+// stop sets why, unless something else came first.
+func (h *stopper) stop(why *bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over || h.canceled || h.timedOut {
+		return
+	}
+	*why = true
+	_ = h.s.link.conn.SetDeadline(time.Now().Add(h.grace + stopSlack))
+	_ = h.s.link.send(message{Stop: true}) // where it fails, the read of the reply does too
+}
+
+// release ends the stopper and waits for its goroutines.
+func (h *stopper) release() (canceled, timedOut bool) {
+	h.mu.Lock()
+	h.over = true
+	h.mu.Unlock()
+	if h.undo() {
+		h.wg.Done()
+	}
+	if h.timer != nil && h.timer.Stop() {
+		h.wg.Done()
+	}
+	h.wg.Wait()
+	return h.canceled, h.timedOut
+}
+
+// Close implements sandbox.Session.
+func (s *session) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	return s.end(ctx)
+}
+
+// end closes the socket, which ends the supervisor and everything below it, and waits. What has not
+// ended in time is killed.
+func (s *session) end(ctx context.Context) error {
+	s.link.conn.Close()
+	t := time.NewTimer(closeTimeout)
+	defer t.Stop()
+	select {
+	case <-s.gone:
+		return nil
+	case <-ctx.Done():
+	case <-t.C:
+	}
+	s.kill()
+	return nil
+}
+
+// kill ends a supervisor that may not answer any more, and waits for it.
+func (s *session) kill() {
+	s.link.conn.Close()
+	t := time.NewTimer(time.Second)
+	defer t.Stop()
+	select {
+	case <-s.gone: // it took the end of the socket
+		return
+	case <-t.C:
+	}
+	signalBelow(s.cmd.Process.Pid, unix.SIGKILL)
+	_ = s.cmd.Process.Kill() // an ended one is fine
+	<-s.gone
+}
+
+// streams are the pipes of one command and the goroutines that empty them.
+type streams struct {
+	write [2]*os.File
+	read  []*os.File
+	wg    sync.WaitGroup
+}
+
+// openStreams makes one pipe for each writer, one for both when they are the same, and the null
+// device for none.
+func openStreams(out sandbox.Output) (*streams, error) {
+	st := &streams{}
+	for i, w := range []io.Writer{out.Stdout, out.Stderr} {
+		if i == 1 && w != nil && same(w, out.Stdout) {
+			st.write[1] = st.write[0]
+			continue
+		}
+		if err := st.add(i, w); err != nil {
+			st.handedOver()
+			st.wait()
+			return nil, err
+		}
+	}
+	return st, nil
+}
+
+func (st *streams) add(i int, w io.Writer) error {
+	if w == nil {
+		f, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+		st.write[i] = f
+		return err
+	}
+	r, pw, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	st.write[i] = pw
+	st.read = append(st.read, r)
+	st.wg.Add(1)
+	go func() {
+		defer st.wg.Done()
+		_, err := io.Copy(w, onlyReader{r})
+		if err != nil {
+			_, _ = io.Copy(io.Discard, r) // the writer gave up; the command must not block on it
+		}
+	}()
+	return nil
+}
+
+// onlyReader keeps io.Copy from handing the pipe itself to a writer that could keep it.
+type onlyReader struct{ io.Reader }
+
+// same compares writers; types that cannot be compared are different.
+func same(a, b io.Writer) (eq bool) {
+	defer func() {
+		if recover() != nil {
+			eq = false
+		}
+	}()
+	return a == b
+}
+
+func (st *streams) fds() []int { return []int{int(st.write[0].Fd()), int(st.write[1].Fd())} }
+
+// handedOver closes the write ends on this side. It may be called twice.
+func (st *streams) handedOver() {
+	for _, f := range st.write {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// wait returns when every writer has taken everything. All writers of the pipes are dead by then;
+// the deadline is for a process that the kernel does not let go.
+func (st *streams) wait() {
+	for _, r := range st.read {
+		_ = r.SetReadDeadline(time.Now().Add(closeTimeout))
+	}
+	st.wg.Wait()
+	for _, r := range st.read {
+		r.Close()
+	}
+}
