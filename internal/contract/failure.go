@@ -24,6 +24,7 @@ const (
 	FailInterrupted    FailureCode = "interrupted" // the owner of the run died; resumable
 	FailDisk           FailureCode = "disk_full"
 	FailInternal       FailureCode = "internal"
+	FailCancelled      FailureCode = "cancelled" // of a cancelled run only: who asked, and why
 )
 
 // Failure says why a run failed or was cancelled. Message is for people, one line, sanitised.
@@ -84,7 +85,7 @@ func ExitCode(s State, f *Failure) int {
 	case FailPaths:
 		return ExitPaths
 	case FailModel, FailSandboxLost, FailMemory, FailResult, FailSandboxCleanup,
-		FailWorkspace, FailInterrupted, FailDisk, FailInternal:
+		FailWorkspace, FailInterrupted, FailDisk, FailInternal, FailCancelled:
 		return ExitFailed
 	}
 	return ExitFailed

@@ -15,6 +15,7 @@ type Config struct {
 	Models   []string         // names a task may ask for; the first is the default
 	Checks   []contract.Check // argv a task may ask for, where the profile does not take any
 	Hosts    []string         // network names a task may ask for
+	Images   []string         // sandbox images a task may ask for
 	GitHosts []string         // hosts a git source may name
 	Secret   []byte           // at least 32 bytes; run ids are bound to it, so it outlives token rotation
 	Keys     *token.Keys      // keys of run tokens; nil derives them from Secret
