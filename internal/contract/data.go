@@ -97,8 +97,9 @@ type WorkspaceReady struct {
 
 // StepStarted opens a step.
 type StepStarted struct {
-	Step int `json:"step"`
-	Max  int `json:"max"`
+	Step     int      `json:"step"`
+	Max      int      `json:"max"`
+	Messages []string `json:"messages,omitempty"` // ids of the message.user events the model is told with this step
 }
 
 // ModelDelta is streamed text, coalesced. It may be dropped once the message stands.
@@ -236,8 +237,9 @@ type MessageUser struct {
 
 // Compacted tells that old history was shortened; resume rebuilds the history from it.
 type Compacted struct {
-	Kind    string `json:"kind"` // elide or summary
-	UpTo    int64  `json:"upTo"` // events up to this number are covered
+	Kind    string `json:"kind"`               // elide or summary
+	UpTo    int64  `json:"upTo"`               // events up to this number are covered; 0 where the writer knows steps only
+	Step    int    `json:"upToStep,omitempty"` // the last step that is covered
 	Summary string `json:"summary,omitempty"`
 	Before  int64  `json:"beforeTokens"`
 	After   int64  `json:"afterTokens"`
