@@ -24,9 +24,11 @@ type Config struct {
 	Mailbox   Mailbox // nil: no messages
 	Judge     Judge
 
-	Tools        []string      // names of the tools the model gets; empty: all
-	Env          []string      // added to the environment of commands
-	Instructions []Instruction // in the order they are shown
+	Tools []string // names of the tools the model gets; empty: all
+	Env   []string // added to the environment of commands
+	// Instructions end the system prompt as they are: AGENTS.md, skills, the user's SYSTEM.md, cut,
+	// cleaned and marked as data by the caller.
+	Instructions string
 	// TreeNote is the listing and status of the tree at the start of the run, part of the first
 	// message. It must be the same in every attempt, so that a resumed history is the one that was.
 	TreeNote string
@@ -48,13 +50,6 @@ type Config struct {
 	// History is the log of earlier attempts of this run; empty for a first one.
 	History []contract.Event
 	Now     func() time.Time // nil: time.Now
-}
-
-// Instruction is a text that belongs to the system prompt.
-type Instruction struct {
-	Source string // AGENTS.md, .agents/skills/x/SKILL.md, SYSTEM.md
-	Text   string // cut at 16 KiB
-	User   bool   // of the user (SYSTEM.md), not of the repository: not marked as data
 }
 
 // End says how the loop ended.
