@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rivumi/rivumi/internal/config"
 	"github.com/rivumi/rivumi/internal/contract"
 )
 
@@ -52,7 +51,7 @@ func addGlobals(cmd *cobra.Command, f *Factory) {
 	p.BoolVar(&g.NoProjectConfig, "no-project-config", false, "leave the repository's settings out")
 	p.BoolVar(&g.Debug, "debug", false, "say more on stderr")
 	p.StringVar(&g.LogFile, "log-file", "", "write debug messages to `FILE`")
-	p.StringVar(&g.Color, "color", "", "colour: auto, always or never")
+	p.StringVar(&g.Color, "color", "", "`WHEN` colour: auto, always or never")
 	p.BoolVarP(&g.Quiet, "quiet", "q", false, "no progress on stderr")
 }
 
@@ -84,12 +83,11 @@ func addGroups(cmd *cobra.Command, f *Factory) {
 			cmd.AddCommand(c)
 		}
 	}
-	add("work", newRunCmd(f, nil), newResumeCmd(f, nil), newDemoCmd(f, nil), newInitCmd(f, nil))
-	add("watch", newPsCmd(f, nil), newShowCmd(f, nil), newAttachCmd(f, nil), newLogsCmd(f, nil),
+	add("work", newRunCmd(f, nil))
+	add("watch", newPsCmd(f, nil), newShowCmd(f, nil), newLogsCmd(f, nil),
 		newApproveCmd(f, nil), newSendCmd(f, nil), newCancelCmd(f, nil))
-	add("result", newDiffCmd(f, nil), newApplyCmd(f, nil), newUndoCmd(f, nil), newDiscardCmd(f, nil), newPruneCmd(f, nil),
-		newArtifactsCmd(f), newVerifyCmd(f, nil), newExportCmd(f, nil), newImportCmd(f, nil))
-	add("setup", newModelsCmd(f, nil), newConfigCmd(f), newDoctorCmd(f, nil), newCompletionCmd(f), newVersionCmd(f))
+	add("result", newArtifactsCmd(f))
+	add("setup", newConfigCmd(f), newCompletionCmd(f), newVersionCmd(f))
 	cmd.AddCommand(newManCmd(f))
 }
 
@@ -117,7 +115,7 @@ func unknownCommand(c *cobra.Command, word string) error {
 			names = append(names, append([]string{sub.Name()}, sub.Aliases...)...)
 		}
 	}
-	if near := config.Closest(word, names); near != "" {
+	if near := contract.Nearest(word, names); near != "" {
 		return usagef("did you mean rivumi "+near+"?", "unknown command %q", word)
 	}
 	return usagef("rivumi run "+quoteWord(word)+" starts a run with that task", "unknown command %q", word)

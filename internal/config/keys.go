@@ -3,6 +3,8 @@ package config
 import (
 	"slices"
 	"strings"
+
+	"github.com/rivumi/rivumi/internal/contract"
 )
 
 // Kind is the shape of a key's value.
@@ -61,7 +63,7 @@ var table = []Key{
 	{"providers.*.key_env", String, nil, nil, ProjectNever, "", "environment variable that holds its key"},
 	{"providers.*.key_cmd", String, nil, nil, ProjectNever, "", "command whose output is its key"},
 	{"server", String, nil, nil, ProjectNever, "", "address of the control plane for --remote"},
-	{"approve", String, "ask", []string{"deny-all", "read-only", "ask", "edits", "allow-all"}, ProjectStricter, "approve", "which tool calls need an approval"},
+	{"approve", String, "ask", []string{"never", "read-only", "ask", "edits", "all"}, ProjectStricter, "approve", "which tool calls need an approval"},
 	{"allow", List, nil, nil, ProjectNever, "allow", "rules of calls that need no approval"},
 	{"deny", List, nil, nil, ProjectMay, "deny", "rules of calls that are refused; those of all layers hold"},
 	{"on_no_answer", String, "deny", []string{"stop", "deny", "wait"}, ProjectStricter, "on-no-answer", "what an approval does when nobody can answer"},
@@ -102,39 +104,7 @@ func Nearest(name string) string {
 	for _, k := range table {
 		names = append(names, k.Name)
 	}
-	return Closest(name, names)
-}
-
-// Closest gives the candidate with the smallest edit distance to name, "" when all are far.
-func Closest(name string, candidates []string) string {
-	best, at := "", max(2, len(name)/3)+1
-	for _, c := range candidates {
-		if d := distance(strings.ToLower(name), strings.ToLower(c)); d < at {
-			best, at = c, d
-		}
-	}
-	return best
-}
-
-// distance is the number of single-character edits between a and b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return contract.Nearest(name, names)
 }
 
 func matches(pattern, name string) bool {

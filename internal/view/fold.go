@@ -386,6 +386,8 @@ func (p *Picture) waiting() Waiting {
 			return WaitCommand
 		case it.Kind == ItemCheck && it.Live:
 			return WaitCheck
+		case it.Kind == ItemText:
+			return WaitModel
 		case it.Kind == ItemNotice && it.Code == "model_retry":
 			return WaitRetry
 		}

@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/rivumi/rivumi/internal/config"
+	"github.com/rivumi/rivumi/internal/contract"
+)
+
+func newRunCmd(f *Factory, do func(context.Context, *runOptions, []string) error) *cobra.Command {
+	o := &runOptions{Factory: f}
+	cmd := &cobra.Command{
+		Use: "run [PROMPT|-]", Short: "Run an agent on this repository in a disposable worktree", Args: cobra.ArbitraryArgs,
+		Example: "  rivumi run \"fix the failing test\" --check 'go test ./...'\n" +
+			"  rivumi run -F task.yaml --dry-run\n" +
+			"  git diff | rivumi run \"review this\" --approve read-only",
+		RunE: func(c *cobra.Command, a []string) error {
+			if do != nil {
+				return do(c.Context(), o, a)
+			}
+			return runRun(c.Context(), c, o, a)
+		},
+	}
+	addRunFlags(cmd, o)
+	cmd.SetUsageFunc(runUsage)
+	return cmd
+}
+
+// planned is a run that was checked and may start.
+type planned struct {
+	Task   contract.Task
+	Config *config.Config
+	Output string
+}
+
+func runRun(ctx context.Context, c *cobra.Command, o *runOptions, words []string) error {
+	if err := o.unsupported(); err != nil {
+		return err
+	}
+	p, err := o.plan(c.Flags(), words)
+	if err != nil {
+		return err
+	}
+	if o.DryRun {
+		return printContract(o, p)
+	}
+	return startRun(ctx, o, p)
+}
+
+// unsupported refuses what needs a control plane.
+func (o *runOptions) unsupported() error {
+	switch {
+	case o.Remote != "":
+		return noServer("--remote")
+	case o.Attempts > 1:
+		return noServer("--attempts")
+	case o.Attempts < 1:
+		return usagef("--attempts 1", "--attempts must be 1 or more")
+	}
+	return nil
+}
+
+// plan resolves everything a run needs and validates it, before anything starts.
+func (o *runOptions) plan(flags *pflag.FlagSet, words []string) (*planned, error) {
+	c, err := o.Config()
+	if err != nil {
+		return nil, err
+	}
+	if err := applyFlags(flags, c, o); err != nil {
+		return nil, err
+	}
+	for _, w := range c.Warnings {
+		o.IO.Warn("%s", w)
+	}
+	if c.Untrusted != "" {
+		o.IO.Note("%s is not trusted and not used; rivumi config trust shows it", c.Untrusted)
+	}
+	prompt, err := readPrompt(o.IO, words, o.File != "")
+	if err != nil {
+		return nil, err
+	}
+	t, err := buildTask(o, c, prompt)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.chooseModel(&t, c); err != nil {
+		return nil, err
+	}
+	if err := contract.Validate(t, contract.Local(), contract.Rules{}); err != nil {
+		return nil, err
+	}
+	return &planned{t, c, c.String("output")}, nil
+}
+
+func printContract(o *runOptions, p *planned) error {
+	if o.JQ != "" {
+		return writeJSON(o.IO.Out, p.Task, o.JQ)
+	}
+	fmt.Fprintf(o.IO.Out, "%s\n", indentJSON(contract.MarshalJSON(p.Task)))
+	o.IO.Note("nothing was started")
+	if len(p.Task.Checks) == 0 {
+		o.IO.Note("there is no check: the result would not be verified (--check 'go test ./...')")
+	}
+	return nil
+}
