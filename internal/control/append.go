@@ -93,14 +93,14 @@ func (c *Core) AppendClient(tx Tx, env Env, attempt int, b Batch) (Appended, err
 	}
 	known := next - b.FirstClientSeq
 	if known >= int64(len(b.Events)) {
-		return Appended{NextClientSeq: next, LastSeq: en.h.LastSeq}, nil
+		return Appended{NextClientSeq: next, LastSeq: en.h.LastSeq, CancelRequested: en.h.Cancel}, nil
 	}
 	fresh := b.Events[known:]
 	if err := en.append(fresh); err != nil {
 		return Appended{}, err
 	}
 	en.h.ClientSeq += int64(len(fresh))
-	return Appended{NextClientSeq: en.h.ClientSeq + 1, LastSeq: en.h.LastSeq}, en.save()
+	return Appended{NextClientSeq: en.h.ClientSeq + 1, LastSeq: en.h.LastSeq, CancelRequested: en.h.Cancel}, en.save()
 }
 
 // fold keeps the totals of the run. Numbers only grow, whatever a runner claims.

@@ -32,8 +32,9 @@ type Price struct {
 // Core decides everything about runs. It holds the configuration only, no state, and is safe for
 // concurrent use; what it decides about one run is atomic because each decision is one Tx.
 type Core struct {
-	cfg  Config
-	keys *token.Keys
+	cfg    Config
+	keys   *token.Keys
+	routes []route
 }
 
 // New makes a core. A secret under 32 bytes is refused.
@@ -49,7 +50,7 @@ func New(cfg Config) (*Core, error) {
 			return nil, err
 		}
 	}
-	return &Core{cfg: cfg, keys: keys}, nil
+	return &Core{cfg: cfg, keys: keys, routes: routeTable()}, nil
 }
 
 // Profile is the profile in force.

@@ -22,6 +22,7 @@ type StopRun struct {
 }
 
 // Notify wakes the followers of the run's log, and whoever waits for an approval or a message.
+// LastSeq is 0 where the decision did not look it up.
 type Notify struct {
 	Run     contract.RunID
 	LastSeq int64
@@ -95,7 +96,9 @@ type FindUpload struct {
 type ListRuns struct {
 	Principal string
 	Filter    contract.Filter
-	Before    contract.RunID // the last run of the page before, "" for the first page
+	// The last run of the page before, "" for the first page: runs sort by time of creation, then id.
+	Before     contract.RunID
+	BeforeTime contract.Time
 }
 
 // AwaitApproval holds the request until the approval is decided or the wait is over, and then

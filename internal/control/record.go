@@ -9,7 +9,8 @@ import (
 	"github.com/rivumi/rivumi/internal/contract"
 )
 
-// The records of a run. Numbers in keys have a fixed width, so that byte order is their order.
+// The records of a run. Numbers in keys have a fixed width, so that byte order is their order. Keys
+// that begin with host/ are the host's own; the core removes them with the run.
 const (
 	keyBase        = "base" // what never changes: identity, principal, the task without its files
 	keyTask        = "task" // the whole task as it was asked

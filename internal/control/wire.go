@@ -1,6 +1,9 @@
 package control
 
-import "github.com/rivumi/rivumi/internal/contract"
+import (
+	"github.com/rivumi/rivumi/internal/contract"
+	"github.com/rivumi/rivumi/internal/token"
+)
 
 // Request is one HTTP request as the core sees it. Header names are lower case, with the first
 // value each. Principal is who the host's check of the API token found, "" for nobody; it means
@@ -20,8 +23,8 @@ type Request struct {
 }
 
 // Response is what the host answers, before or together with the effects. With a Status of 400 or
-// more the host rolls back. A Status of 0 means that an effect makes the answer (a stream, an
-// artifact, a forwarded model call, a listing).
+// more the host rolls back. With a [Stream] or [ServeArtifact] effect the headers stand and the
+// effect writes the body. A Status of 0 means that an effect makes the whole answer.
 type Response struct {
 	Status int               `json:"status"`
 	Header map[string]string `json:"header,omitempty"` // names in canonical case
@@ -70,8 +73,8 @@ type Match struct {
 type RouteInfo struct {
 	Name     Name
 	Method   string
-	Pattern  string // segments in braces are parameters
-	Audience string // of the run token; "" for routes that take an API token
+	Pattern  string         // segments in braces are parameters
+	Audience token.Audience // of the run token; "" for routes that take an API token
 	Summary  string
 }
 
@@ -83,8 +86,9 @@ type Batch struct {
 
 // Appended answers a Batch.
 type Appended struct {
-	NextClientSeq int64 `json:"nextClientSeq"`
-	LastSeq       int64 `json:"lastSeq"`
+	NextClientSeq   int64 `json:"nextClientSeq"`
+	LastSeq         int64 `json:"lastSeq"`
+	CancelRequested bool  `json:"cancelRequested"`
 }
 
 // ApprovalList is the body of GET /v1/runs/{id}/approvals.
