@@ -1,0 +1,77 @@
+package workspace
+
+import (
+	"strings"
+	"unicode"
+)
+
+// isDotGit reports whether a file system could take this name for .git: in any case, with the
+// characters that HFS+ ignores, as the short name, with a trailing dot, space or stream of NTFS.
+func isDotGit(name string) bool {
+	if len(name) < 4 || len(name) > 64 {
+		return false
+	}
+	plain := strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Cf, r) {
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, name)
+	plain, _, _ = strings.Cut(plain, ":")
+	plain = strings.TrimRight(plain, ". ")
+	return plain == ".git" || plain == "git~1"
+}
+
+// hasDotGit reports whether any component of a path is a .git.
+func hasDotGit(path string) bool {
+	for part := range strings.FieldsFuncSeq(path, func(r rune) bool { return r == '/' || r == '\\' }) {
+		if isDotGit(part) {
+			return true
+		}
+	}
+	return false
+}
+
+// goodPath says why a path of a tree is refused, "" when it is fine: relative, slash-separated,
+// without empty, "." or ".." components, without a .git at any depth.
+func goodPath(path string) string {
+	switch {
+	case path == "":
+		return "is empty"
+	case strings.ContainsRune(path, 0):
+		return "holds a NUL"
+	case len(path) > 4096:
+		return "is longer than 4096 bytes"
+	case hasDotGit(path):
+		return "has a .git in it"
+	}
+	for part := range strings.SplitSeq(path, "/") {
+		switch part {
+		case "":
+			return "has an empty component or is absolute"
+		case ".", "..":
+			return "has a dot component"
+		}
+	}
+	return ""
+}
+
+// linkStays reports whether a symbolic link at path with this target stays inside the tree by its text.
+func linkStays(path, target string) bool {
+	if target == "" || target[0] == '/' || strings.ContainsRune(target, 0) || hasDotGit(target) {
+		return false
+	}
+	depth := strings.Count(path, "/")
+	for part := range strings.SplitSeq(target, "/") {
+		switch part {
+		case "", ".":
+		case "..":
+			if depth--; depth < 0 {
+				return false
+			}
+		default:
+			depth++
+		}
+	}
+	return true
+}
