@@ -75,12 +75,3 @@ func isTest(lower, base, stem string) bool {
 	return strings.HasPrefix(stem, "test_") || strings.HasSuffix(stem, "_test") || strings.HasSuffix(stem, "_spec") ||
 		strings.Contains(base, ".test.") || strings.Contains(base, ".spec.")
 }
-
-// largeFile is the size in bytes from which an added file is worth a word.
-const largeFile = 1 << 20
-
-// looksBuilt reports whether an added file looks like a product of a build or test run rather than of
-// work on the source: a binary one, or a large one.
-func looksBuilt(c contract.FileChange, size int64) bool {
-	return c.Status == "added" && (size >= largeFile || c.Additions < 0 && size > 0)
-}

@@ -5,22 +5,23 @@ import (
 	"slices"
 
 	"github.com/rivumi/rivumi/internal/contract"
+	"github.com/rivumi/rivumi/internal/workspace"
 )
 
 // maxNamedPaths bounds how many paths a message names.
 const maxNamedPaths = 10
 
-// outsidePaths gives the paths of the changes that the task does not allow, with the rule each breaks. A
-// rename counts on both sides.
-func outsidePaths(changes []contract.FileChange, allowed []string) []string {
+// outsidePaths gives the changed paths that the task does not allow, with the rule each breaks. It reads
+// the two trees of the patch, in which a rename is two paths.
+func outsidePaths(snap workspace.Snapshot, allowed []string) []string {
 	var out []string
-	for _, c := range changes {
-		for _, p := range []string{c.Path, c.OldPath} {
-			if p == "" {
+	for _, r := range snap.Manifest {
+		for _, s := range []*workspace.FileState{r.Before, r.After} {
+			if s == nil {
 				continue
 			}
-			if why := breaks(p, c.Mode, allowed); why != "" {
-				out = append(out, fmt.Sprintf("%s (%s)", contract.CleanText(p), why))
+			if why := breaks(r.Path, s.Mode, allowed); why != "" {
+				out = append(out, fmt.Sprintf("%s (%s)", contract.CleanText(r.Path), why))
 			}
 		}
 	}

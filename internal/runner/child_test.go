@@ -1,0 +1,5 @@
+package runner_test
+
+const childEnv = "RIVUMI_RUNNER_TEST_CHILD"
+
+func childMain(string) int { return 0 }

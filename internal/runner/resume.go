@@ -1,0 +1,76 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/rivumi/rivumi/internal/contract"
+	"github.com/rivumi/rivumi/internal/workspace"
+)
+
+// fileTaken is where the folder of a run says which run went on in its workspace.
+const fileTaken = "workspace.taken"
+
+// takeOver goes on in the workspace that the earlier run left. The folder stays where it is, since git's
+// links in it are absolute; this run's folder gets a link to it, so that it can be gone on with from here
+// in turn. Only one run may go on in a tree.
+func (a *attempt) takeOver(ctx context.Context) error {
+	if a.j.Prior == "" {
+		return stop(contract.FailWorkspace, "the folder of the run to go on from is not known")
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Join(a.j.Prior, dirWorkspace))
+	if errors.Is(err, fs.ErrNotExist) {
+		return gone("is gone")
+	}
+	if err != nil {
+		return workspaceFailed(ctx, fmt.Errorf("find the workspace of the earlier run: %w", err))
+	}
+	if dir != a.folder(dirWorkspace) {
+		if err := a.claim(dir); err != nil {
+			return workspaceFailed(ctx, err)
+		}
+	}
+	a.ws, err = workspace.Reopen(ctx, dir)
+	if contract.KindOf(err) == contract.KindNotFound {
+		return gone("was never finished")
+	}
+	return workspaceFailed(ctx, err)
+}
+
+func gone(how string) error {
+	return &stopped{contract.Failure{
+		Code: contract.FailWorkspace, Message: "the workspace of the run to go on from " + how,
+		Hint: "apply its patch and start a new run",
+	}}
+}
+
+// claim links dir into this run's folder, unless another run that is still there has done so.
+func (a *attempt) claim(dir string) error {
+	link, note := a.folder(dirWorkspace), filepath.Join(a.j.Prior, fileTaken)
+	if taker, err := os.ReadFile(note); err == nil {
+		other := strings.TrimSpace(string(taker))
+		if _, err := os.Lstat(filepath.Join(other, dirWorkspace)); err == nil && other != a.j.Dir {
+			return stop(contract.FailWorkspace, "run %s already went on in this workspace; resume that one", filepath.Base(other))
+		}
+		if err := os.Remove(note); err != nil {
+			return fmt.Errorf("take the workspace over: %w", err)
+		}
+	}
+	if err := os.Symlink(dir, link); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("take the workspace over: %w", err)
+	}
+	f, err := os.OpenFile(note, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return errors.Join(stop(contract.FailWorkspace, "another run goes on in this workspace"), os.Remove(link))
+	}
+	if err != nil {
+		return fmt.Errorf("take the workspace over: %w", err)
+	}
+	_, err = f.WriteString(a.j.Dir + "\n")
+	return errors.Join(err, f.Close())
+}
