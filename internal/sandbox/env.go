@@ -40,6 +40,7 @@ func BaseEnv(scratch string, allow []string) []string {
 		"DEBIAN_FRONTEND=noninteractive",
 		"PIP_NO_INPUT=1",
 	}
+	env = append(env, toolEnv()...)
 	for _, name := range allow {
 		if name == "HOME" || name == "TMPDIR" || name == "" || strings.ContainsAny(name, "=\x00") {
 			continue
@@ -71,4 +72,35 @@ func MergeEnv(base, more []string) []string {
 		}
 	}
 	return out
+}
+
+// ToolVariables names the variables that say where a toolchain or its cache of downloads lies. They
+// hold folders, never secrets; contained places show those folders read-only.
+func ToolVariables() []string {
+	return []string{
+		"GOROOT", "GOMODCACHE", "JAVA_HOME", "RUSTUP_HOME", "NVM_DIR", "PYENV_ROOT", "VOLTA_HOME", "FNM_DIR", "ASDF_DIR",
+		"ASDF_DATA_DIR", "MISE_DATA_DIR", "RBENV_ROOT", "SDKMAN_CANDIDATES_DIR",
+	}
+}
+
+// toolEnv passes on where toolchains lie. Two of them are looked for below HOME by default, which
+// commands do not have, so they are named.
+func toolEnv() []string {
+	var env []string
+	for _, name := range ToolVariables() {
+		if v := os.Getenv(name); filepath.IsAbs(v) {
+			env = append(env, name+"="+v)
+		}
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return env
+	}
+	for _, d := range [][2]string{{"GOMODCACHE", "go/pkg/mod"}, {"RUSTUP_HOME", ".rustup"}} {
+		p := filepath.Join(home, d[1])
+		if st, err := os.Stat(p); os.Getenv(d[0]) == "" && err == nil && st.IsDir() {
+			env = append(env, d[0]+"="+p)
+		}
+	}
+	return env
 }

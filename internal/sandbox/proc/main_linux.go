@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"math"
 	"os"
 	"strconv"
 
@@ -9,7 +10,9 @@ import (
 
 // Stages of the program started again. They are told by the whole of argv[0], which no user types.
 const (
-	stageSupervise = "rivumi-sandbox-supervise"
+	stageSupervise = "rivumi-sandbox-supervise" // holds plain commands together
+	stageStart     = "rivumi-sandbox-start"     // makes the namespaces
+	stageInit      = "rivumi-sandbox-init"      // is pid 1 in them
 )
 
 // controlFD is where a stage finds its end of the control socket.
@@ -23,8 +26,19 @@ func Main(args []string) (handled bool, code int) {
 		return false, 0
 	}
 	switch args[0] {
+	case stageSupervise, stageStart, stageInit:
+		// Descriptors that whoever started the owner left open are nobody's business inside.
+		if err := unix.CloseRange(controlFD, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+			return true, 125
+		}
+	}
+	switch args[0] {
 	case stageSupervise:
 		return true, superviseMain()
+	case stageStart:
+		return true, starterMain()
+	case stageInit:
+		return true, initMain()
 	default:
 		return false, 0
 	}
@@ -32,7 +46,6 @@ func Main(args []string) (handled bool, code int) {
 
 // superviseMain is the supervisor of a session outside of any namespace.
 func superviseMain() int {
-	unix.CloseOnExec(controlFD)
 	l, err := newLink(controlFD, "control")
 	if err != nil {
 		return 125

@@ -8,7 +8,23 @@ import (
 )
 
 func (o *opener) open(ctx context.Context, s sandbox.Spec) (sandbox.Session, error) {
-	return openPlain(ctx, s)
+	want := o.want
+	if want == "" {
+		want = sandbox.TierFull
+	}
+	if s.MinTier != "" && !want.AtLeast(s.MinTier) {
+		return nil, &sandbox.Error{
+			Code: sandbox.ErrTier, What: "tier " + string(s.MinTier) + " is asked for and " + string(want) + " is chosen",
+			Hint: "choose a stronger sandbox",
+		}
+	}
+	switch want {
+	case sandbox.TierFull:
+		return o.openFull(ctx, s)
+	case sandbox.TierNone:
+		return openPlain(ctx, s)
+	}
+	return nil, &sandbox.Error{Code: sandbox.ErrTier, What: "tier " + string(want) + " is not a local one that is built", Hint: "choose another sandbox"}
 }
 
 // openPlain opens the plain tier: processes are held together, nothing is kept from them.
@@ -16,8 +32,6 @@ func openPlain(ctx context.Context, s sandbox.Spec) (sandbox.Session, error) {
 	switch {
 	case s.Overlay != nil:
 		return nil, &sandbox.Error{Code: sandbox.ErrOverlay, What: "the plain tier has no mounts of its own", Hint: "use a plain tree"}
-	case s.MinTier != "" && !sandbox.TierNone.AtLeast(s.MinTier):
-		return nil, &sandbox.Error{Code: sandbox.ErrTier, What: "tier " + string(s.MinTier) + " is asked for and the plain tier is chosen", Hint: "choose a stronger sandbox"}
 	case s.ReadOnly:
 		return nil, &sandbox.Error{Code: sandbox.ErrTier, What: "the plain tier cannot keep the tree read-only", Hint: "choose a stronger sandbox"}
 	}

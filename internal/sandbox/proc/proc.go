@@ -14,13 +14,19 @@ type Options struct {
 	// Want is the tier to open, or "" for the strongest this machine has. [sandbox.TierNone] and
 	// [sandbox.TierWeak] are opened only when they are named here.
 	Want sandbox.Tier
+	// FullProc shows /proc/meminfo, cpuinfo and the rest, for programs that cannot do without.
+	FullProc bool
 }
 
 // New gives an opener of local sessions. What cannot be had is said by Open, with a *sandbox.Error
 // of code ErrTier; nothing weaker is opened instead.
-func New(o Options) sandbox.Opener { return &opener{want: o.Want} }
+func New(o Options) sandbox.Opener { return &opener{want: o.Want, fullProc: o.FullProc} }
 
-type opener struct{ want sandbox.Tier }
+type opener struct {
+	want     sandbox.Tier
+	fullProc bool
+	off      []string // controls left out, for tests that show what each of them is for
+}
 
 // Open implements sandbox.Opener. ctx bounds the opening only.
 func (o *opener) Open(ctx context.Context, s sandbox.Spec) (sandbox.Session, error) {

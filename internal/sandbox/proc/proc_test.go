@@ -24,3 +24,7 @@ func TestMain(m *testing.M) {
 func TestPlainSuite(t *testing.T) {
 	sandboxtest.Suite(t, proc.New(proc.Options{Want: sandbox.TierNone}))
 }
+
+func TestFullSuite(t *testing.T) {
+	sandboxtest.Suite(t, proc.New(proc.Options{Want: sandbox.TierFull}))
+}

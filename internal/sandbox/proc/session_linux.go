@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rivumi/rivumi/internal/sandbox"
+	"github.com/rivumi/rivumi/internal/sandbox/netproxy"
 )
 
 const (
@@ -34,17 +36,15 @@ type session struct {
 	root    string
 	receipt sandbox.Receipt
 	gone    chan struct{} // closed when the supervisor has been waited for
+	tree    *os.File      // holds a tree that is only mounted inside, or nil
+	work    string        // of the overlay
+	proxy   *netproxy.Server
 
 	turn chan struct{} // holds one token: commands run one after another
 
 	mu     sync.Mutex
 	closed bool
 	lost   error
-}
-
-// openRequest is the first message of a session.
-type openRequest struct {
-	Tree string
 }
 
 // launch starts a supervisor and waits until it is ready.
@@ -95,7 +95,6 @@ func (s *session) handshake(ctx context.Context, q openRequest) (ready, error) {
 		return ready{}, startError("talk to the supervisor", err)
 	}
 	m, fds, err := s.link.receive()
-	closeAll(fds)
 	if err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
@@ -103,12 +102,15 @@ func (s *session) handshake(ctx context.Context, q openRequest) (ready, error) {
 		return ready{}, startError("open the session", s.explain(err))
 	}
 	if m.Ready == nil {
+		closeAll(fds)
 		return ready{}, startError("open the session", errors.New("unexpected reply"))
 	}
 	if m.Ready.Code != "" {
+		closeAll(fds)
 		return *m.Ready, &sandbox.Error{Code: m.Ready.Code, What: m.Ready.What, Hint: m.Ready.Hint}
 	}
 	_ = s.link.conn.SetDeadline(time.Time{})
+	m.Ready.fds = fds
 	return *m.Ready, nil
 }
 
@@ -307,9 +309,48 @@ func (h *stopper) release() (canceled, timedOut bool) {
 // Close implements sandbox.Session.
 func (s *session) Close(ctx context.Context) error {
 	s.mu.Lock()
+	first := !s.closed
 	s.closed = true
 	s.mu.Unlock()
-	return s.end(ctx)
+	err := s.end(ctx)
+	if first && s.proxy != nil {
+		s.proxy.Close()
+	}
+	if first && s.tree != nil {
+		s.tree.Close()
+		// The kernel leaves a folder without any permission, which its owner could not remove.
+		_ = os.Chmod(filepath.Join(s.work, "work"), 0o700)
+	}
+	return err
+}
+
+// abandon ends a session that answered what it must not.
+func (s *session) abandon(ctx context.Context) error {
+	_ = s.Close(context.WithoutCancel(ctx))
+	return startError("open the session", errors.New("unexpected reply"))
+}
+
+// serveProxy lets commands reach the hosts, and tells them how. It takes the listener over.
+func (s *session) serveProxy(ctx context.Context, fd int, hosts []string) error {
+	f := os.NewFile(uintptr(fd), "proxy")
+	defer f.Close()
+	ln, err := net.FileListener(f)
+	if err != nil {
+		return err
+	}
+	p, err := netproxy.Serve(ctx, ln, netproxy.Options{Hosts: hosts})
+	if err != nil {
+		ln.Close()
+		return err
+	}
+	s.proxy = p
+	url := "http://127.0.0.1:" + itoa(proxyPort)
+	more := []string{"NO_PROXY=localhost,127.0.0.1,::1", "no_proxy=localhost,127.0.0.1,::1"}
+	for _, n := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "all_proxy"} {
+		more = append(more, n+"="+url)
+	}
+	s.env = sandbox.MergeEnv(s.env, more)
+	return nil
 }
 
 // end closes the socket, which ends the supervisor and everything below it, and waits. What has not

@@ -43,6 +43,8 @@ type ready struct {
 	Code    string // of a sandbox.Error where the place could not be made
 	What    string
 	Hint    string
+
+	fds []int // came with it
 }
 
 type exitReply struct {

@@ -1,0 +1,16 @@
+//go:build !linux
+
+package proc
+
+import (
+	"context"
+
+	"github.com/rivumi/rivumi/internal/sandbox"
+)
+
+// Detect says that only Linux has local sandboxes so far.
+func Detect(context.Context) Report {
+	return Report{Tiers: []TierReport{{
+		Tier: sandbox.TierFull, Missing: "local sandboxes are only built for Linux", Hint: "use the docker sandbox",
+	}}}
+}
