@@ -123,6 +123,8 @@ func TestReadResult(t *testing.T) {
 	}{
 		"exit code: 0\nduration: 2 s\n\nhello\n":  {0, "hello\n", true},
 		"[exit 1, 0.2 s]\nhello":                  {1, "hello", true},
+		"[exit code 0, 0.1 s]\nsrc: a\n\nb":       {0, "src: a\n\nb", true},
+		"[exit code 0, 0.1 s]\n(no output)":       {0, "", true},
 		"exit_code=127\nsh: no":                   {127, "sh: no", true},
 		"note: cut\nexit: -1":                     {-1, "", true},
 		"the exit code was fine\n":                {0, "", false},

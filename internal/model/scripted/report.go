@@ -128,6 +128,9 @@ func ReadResult(text string) (exit int, output string, ok bool) {
 			if err != nil {
 				return 0, "", false
 			}
+			if strings.HasPrefix(line, "[") { // the whole head is this line
+				return n, strings.TrimSuffix(after, "(no output)"), true
+			}
 			return n, body(after), true
 		}
 		if !more {

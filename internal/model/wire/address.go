@@ -36,7 +36,7 @@ func Endpoint(base, route string) (string, error) {
 	for part := range strings.SplitSeq(p, "/") {
 		versioned = versioned || versionPart.MatchString(part)
 	}
-	if !versioned && (!whole || p == "") {
+	if !versioned && !whole {
 		p += "/v1"
 	}
 	out := url.URL{Scheme: u.Scheme, Host: u.Host, Path: p + "/" + route}
