@@ -117,7 +117,8 @@ func (en *entry) decide(a *contract.Approval, d contract.Decision) error {
 // Decide answers an approval. The first decision stored wins: the same verdict again gives the
 // approval as it stands, another one KindApprovalDecided together with the standing approval, and
 // so does any after the time-out. After the end of the run every decision is KindRunFinished. The
-// verdict CancelRun denies the call and asks for the end of the run.
+// verdict CancelRun denies the call and asks for the end of the run; AllowSession also answers the
+// pending approvals of exactly the same scope.
 func (c *Core) Decide(tx Tx, env Env, id string, d contract.Decision) (contract.Approval, error) {
 	en, err := c.open(tx, env)
 	if err != nil {
@@ -147,12 +148,36 @@ func (c *Core) Decide(tx Tx, env Env, id string, d contract.Decision) (contract.
 	if err := en.decide(&a, d); err != nil {
 		return contract.Approval{}, err
 	}
-	if d.Verdict == contract.CancelRun {
-		if err := en.requestCancel(d.By, d.Note); err != nil {
-			return contract.Approval{}, err
-		}
+	switch d.Verdict {
+	case contract.CancelRun:
+		err = en.requestCancel(d.By, d.Note)
+	case contract.AllowSession:
+		err = en.decideTwins(a, d)
+	case contract.AllowOnce, contract.Deny:
+	}
+	if err != nil {
+		return contract.Approval{}, err
 	}
 	return a, en.save()
+}
+
+// decideTwins answers the pending approvals that offer exactly the scope that was just granted for
+// the session. Another kind, or another pattern, waits for its own decision.
+func (en *entry) decideTwins(a contract.Approval, d contract.Decision) error {
+	for _, w := range slices.Clone(en.h.Pending) {
+		twin, err := en.c.ApprovalOf(en.tx, w.ID)
+		if err != nil {
+			return err
+		}
+		if twin.Kind != a.Kind || twin.SessionScope.Pattern != a.SessionScope.Pattern || !en.env.Now.Before(twin.ExpiresAt.Time) {
+			continue
+		}
+		granted := contract.Decision{Verdict: contract.AllowSession, By: d.By, Note: "covered by the decision on " + a.ID}
+		if err := en.decide(&twin, granted); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func checkDecision(d contract.Decision) error {

@@ -68,8 +68,18 @@ type artifactIn struct {
 	body      io.Reader
 }
 
-// putArtifact stores the bytes durably, then the record: a record always has its file.
-func (s *Service) putArtifact(ctx context.Context, in artifactIn) (a contract.Artifact, err error) {
+// putArtifact stores an artifact of an attempt in this process.
+func (s *Service) putArtifact(ctx context.Context, in artifactIn) (contract.Artifact, error) {
+	return s.storeArtifact(ctx, in, func(tx control.Tx, env control.Env, a contract.Artifact) (contract.Artifact, error) {
+		return s.core.PutArtifact(tx, env, in.attempt, a)
+	})
+}
+
+// recorder makes the record of an artifact whose bytes stand.
+type recorder func(control.Tx, control.Env, contract.Artifact) (contract.Artifact, error)
+
+// storeArtifact stores the bytes durably, then the record: a record always has its file.
+func (s *Service) storeArtifact(ctx context.Context, in artifactIn, record recorder) (a contract.Artifact, err error) {
 	if !control.ArtifactName(in.name) {
 		return a, contract.Errorf(contract.KindInvalid, "artifact name %q must match [a-z0-9][a-z0-9._-]{0,127}", in.name)
 	}
@@ -89,7 +99,7 @@ func (s *Service) putArtifact(ctx context.Context, in artifactIn) (a contract.Ar
 		return a, err
 	}
 	err = s.update(ctx, in.run, func(tx control.Tx, env control.Env) error {
-		a, err = s.core.PutArtifact(tx, env, in.attempt, a)
+		a, err = record(tx, env, a)
 		return err
 	})
 	return a, err
@@ -154,7 +164,7 @@ func (s *Service) keepEvents(ctx context.Context, id contract.RunID) error {
 
 // writeLog writes the stored lines, one a line.
 func (s *Service) writeLog(ctx context.Context, id contract.RunID, w io.Writer) error {
-	for lines, err := range s.follow(ctx, id, 0, false) {
+	for lines, err := range s.follow(ctx, following{run: id}) {
 		if err != nil {
 			return err
 		}

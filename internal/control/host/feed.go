@@ -1,9 +1,10 @@
 package host
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"iter"
+	"strconv"
 	"sync"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 )
 
 const (
-	pageLines = 256     // read from the store at a time
+	pageLines = 64      // read from the store at a time; what a slow follower holds
 	tailLines = 2048    // kept for all followers of a run
 	tailBytes = 2 << 20 //
 	// pollOthers is how often a run of another process is looked at: no bell rings for it here.
@@ -77,51 +78,68 @@ func (f *feed) wait() <-chan struct{} {
 	return f.bell.ch
 }
 
-// follow yields the stored lines of a run above after in batches, and follows the log until its
-// terminal event; without live it ends with what is stored now.
-func (s *Service) follow(ctx context.Context, id contract.RunID, after int64, live bool) iter.Seq2[[][]byte, error] {
+// following is what a follower wants of a run.
+type following struct {
+	run   contract.RunID
+	after int64
+	live  bool          // follow the log to its end; otherwise what is stored now
+	beat  time.Duration // an empty batch after so much silence; 0: never
+}
+
+// follow yields the stored lines of a run above a number in batches, in the caller's goroutine.
+func (s *Service) follow(ctx context.Context, w following) iter.Seq2[[][]byte, error] {
 	return func(yield func([][]byte, error) bool) {
-		if err := s.genuine(id); err != nil {
+		if err := s.genuine(w.run); err != nil {
 			yield(nil, err)
 			return
 		}
-		f, release := s.feed(id)
+		f, release := s.feed(w.run)
 		defer release()
+		quiet := time.Now()
 		for {
 			more := f.wait()
-			lines, ended, err := f.read(ctx, s, id, after)
-			if err != nil {
+			lines, ended, err := f.read(ctx, s, w.run, w.after)
+			switch {
+			case err != nil:
 				yield(nil, err)
 				return
-			}
-			if len(lines) > 0 {
-				after = markOf(lines[len(lines)-1]).Seq
-				if !yield(lines, nil) {
+			case len(lines) > 0:
+				w.after = seqOf(lines[len(lines)-1])
+			case ended || !w.live:
+				return
+			default:
+				if err := s.pause(ctx, w, quiet, more); err != nil {
+					yield(nil, err)
 					return
 				}
-				continue
+				if w.beat == 0 || time.Since(quiet) < w.beat {
+					continue
+				}
 			}
-			if ended || !live {
+			if !yield(lines, nil) {
 				return
 			}
-			if err := s.pause(ctx, id, more); err != nil {
-				yield(nil, err)
-				return
-			}
+			quiet = time.Now()
 		}
 	}
 }
 
-// pause waits for the bell.
-func (s *Service) pause(ctx context.Context, id contract.RunID, more <-chan struct{}) error {
-	var poll <-chan time.Time
-	if !s.owns(id) {
+// pause waits for the bell, or until a beat is due.
+func (s *Service) pause(ctx context.Context, w following, quiet time.Time, more <-chan struct{}) error {
+	var beat, poll <-chan time.Time
+	if w.beat > 0 {
+		t := time.NewTimer(time.Until(quiet.Add(w.beat)))
+		defer t.Stop()
+		beat = t.C
+	}
+	if !s.owns(w.run) {
 		t := time.NewTimer(pollOthers)
 		defer t.Stop()
 		poll = t.C
 	}
 	select {
 	case <-more:
+	case <-beat:
 	case <-poll:
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -135,33 +153,32 @@ func (s *Service) pause(ctx context.Context, id contract.RunID, more <-chan stru
 // ended and there are no more.
 func (f *feed) read(ctx context.Context, s *Service, id contract.RunID, after int64) (lines [][]byte, ended bool, err error) {
 	f.mu.Lock()
+	if len(f.lines) > 0 && after+1 < f.first { // long behind: reads by itself
+		f.mu.Unlock()
+		return s.stored(ctx, id, after)
+	}
 	defer f.mu.Unlock()
-	if i := after + 1 - f.first; len(f.lines) > 0 && i >= 0 && i < int64(len(f.lines)) {
+	if i := after + 1 - f.first; i >= 0 && i < int64(len(f.lines)) {
 		return f.lines[i:min(i+pageLines, int64(len(f.lines)))], false, nil
 	}
+	lines, ended, err = s.stored(ctx, id, after)
+	if len(lines) > 0 && seqOf(lines[0]) == after+1 { // not a log.gap
+		f.keep(after+1, lines)
+	}
+	return lines, ended, err
+}
+
+// stored reads a page of lines from the store.
+func (s *Service) stored(ctx context.Context, id contract.RunID, after int64) (lines [][]byte, ended bool, err error) {
 	err = s.store.View(ctx, id, func(tx control.Tx) error {
-		run, err := s.core.Read(tx)
-		if err != nil {
+		if lines, err = s.core.Events(tx, after, pageLines); err != nil || len(lines) > 0 {
 			return err
 		}
-		if after > run.LastSeq {
-			return contract.Errorf(contract.KindCursorAhead, "event %d is not there yet: the last one is %d", after, run.LastSeq)
-		}
-		if after == run.LastSeq {
-			ended = run.Status.Terminal()
-			return nil
-		}
-		lines, err = s.core.Events(tx, after, pageLines)
+		run, err := s.core.Read(tx)
+		ended = run.Status.Terminal()
 		return err
 	})
-	if err != nil || len(lines) == 0 {
-		return nil, ended, err
-	}
-	if first := markOf(lines[0]).Seq; first > after+1 {
-		return append([][]byte{gapLine(id, first)}, lines...), false, nil
-	}
-	f.keep(after+1, lines)
-	return lines, false, nil
+	return lines, ended, err
 }
 
 // keep puts lines at the end of the shared tail; a follower that reads old events leaves it alone.
@@ -185,25 +202,13 @@ func (f *feed) keep(first int64, lines [][]byte) {
 	}
 }
 
-// mark is what a follower needs of a line without decoding all of it.
-type mark struct {
-	Seq  int64              `json:"seq"`
-	Type contract.EventType `json:"type"`
-}
-
-func markOf(line []byte) mark {
-	var m mark
-	_ = json.Unmarshal(line, &m) // the core stored it; a line that can't be read stands as number 0
-	return m
-}
-
-// gapLine tells a reader that the events before first are no longer kept.
-func gapLine(id contract.RunID, first int64) []byte {
-	e := contract.NewEvent(0, contract.LogGap{FirstAvailableSeq: first})
-	e.V, e.Seq, e.RunID = contract.EventVersion, first-1, id
-	line, err := e.Encode()
+// seqOf gives the number of a stored line. It stands before everything that is not the core's own.
+func seqOf(line []byte) int64 {
+	_, rest, _ := bytes.Cut(line, []byte(`"seq":`))
+	digits, _, _ := bytes.Cut(rest, []byte(","))
+	n, err := strconv.ParseInt(string(digits), 10, 64)
 	if err != nil {
-		return nil // an event of plain numbers always encodes
+		return 0 // no line of the core's
 	}
-	return line
+	return n
 }

@@ -42,7 +42,7 @@ func (s *Service) Events(ctx context.Context, id contract.RunID, after int64) it
 
 func (s *Service) events(ctx context.Context, id contract.RunID, after int64, live bool) iter.Seq2[contract.Event, error] {
 	return func(yield func(contract.Event, error) bool) {
-		for lines, err := range s.follow(ctx, id, after, live) {
+		for lines, err := range s.follow(ctx, following{run: id, after: after, live: live}) {
 			if err != nil {
 				yield(contract.Event{}, err)
 				return
@@ -59,12 +59,18 @@ func (s *Service) events(ctx context.Context, id contract.RunID, after int64, li
 
 // List implements [contract.Lister].
 func (s *Service) List(ctx context.Context, f contract.Filter) iter.Seq2[contract.Run, error] {
+	return s.list(ctx, "", f)
+}
+
+// list lists the runs of a principal, of all with "".
+func (s *Service) list(ctx context.Context, principal string, f contract.Filter) iter.Seq2[contract.Run, error] {
 	return func(yield func(contract.Run, error) bool) {
 		n := 0
 		for h, err := range s.store.Runs(ctx, runKey) {
 			var run contract.Run
+			mine := true
 			if err == nil {
-				run, err = s.Run(ctx, h.ID)
+				run, mine, err = s.runOf(ctx, h.ID, principal)
 			}
 			if contract.KindOf(err) == contract.KindRunNotFound {
 				continue // removed meanwhile
@@ -73,7 +79,7 @@ func (s *Service) List(ctx context.Context, f contract.Filter) iter.Seq2[contrac
 				yield(contract.Run{}, err)
 				return
 			}
-			if !matches(f, run) {
+			if !mine || !matches(f, run) {
 				continue
 			}
 			if n++; !yield(run, nil) || f.Limit > 0 && n >= f.Limit {
@@ -81,6 +87,19 @@ func (s *Service) List(ctx context.Context, f contract.Filter) iter.Seq2[contrac
 			}
 		}
 	}
+}
+
+func (s *Service) runOf(ctx context.Context, id contract.RunID, principal string) (run contract.Run, mine bool, err error) {
+	err = s.store.View(ctx, id, func(tx control.Tx) error {
+		if run, err = s.core.Read(tx); err != nil || principal == "" {
+			mine = true
+			return err
+		}
+		status, err := s.core.StatusOf(tx)
+		mine = status.Principal == principal
+		return err
+	})
+	return run, mine, err
 }
 
 func matches(f contract.Filter, r contract.Run) bool {
