@@ -138,7 +138,11 @@ func fingerprint(t testing.TB, dir string) string {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(h, "%s %s %d\n", strings.TrimPrefix(p, dir), info.Mode(), info.ModTime().UnixNano())
+		name, when := strings.TrimPrefix(p, dir), info.ModTime().UnixNano()
+		if strings.HasPrefix(name, "/.git/objects/") && d.Type().IsRegular() {
+			when = 0 // git in the agent's tree freshens objects that it would write and finds here
+		}
+		fmt.Fprintf(h, "%s %s %d\n", name, info.Mode(), when)
 		if d.Type().IsRegular() {
 			data, err := os.ReadFile(p)
 			if err != nil {
