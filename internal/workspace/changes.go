@@ -45,7 +45,7 @@ func (w *Workspace) differ(ctx context.Context) (differences, error) {
 	w.forgetRules(&res)
 	split, err := s.sift(ctx, func(ctx context.Context, paths []string) (map[string]bool, error) {
 		return w.askIgnored(ctx, src, &res, paths)
-	}, w.scanRoot(), &res)
+	}, w.layer(), &res)
 	if err != nil {
 		return differences{}, err
 	}
@@ -115,7 +115,7 @@ func (w *Workspace) askGit(ctx context.Context, src opener, res *scanResult, pat
 	defer removeTree(stage)
 	rules := map[string]bool{}
 	for i := range w.base {
-		if baseName(w.base[i].path) == ".gitignore" {
+		if baseName(w.base[i].path) == ".gitignore" && !slices.Contains(res.deleted, w.base[i].path) {
 			rules[w.base[i].path] = true
 		}
 	}

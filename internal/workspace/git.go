@@ -30,6 +30,8 @@ type git struct {
 	cwd   string // "" is tree, or dir
 	env   []string
 	input io.Reader
+
+	settings []string // more of -c, after the safe ones
 }
 
 // safeConfig holds on every call, whatever the repository's own configuration says: nothing in it
@@ -63,6 +65,9 @@ func baseEnv() []string {
 // run starts git with args and gives its standard output.
 func (g git) run(ctx context.Context, args ...string) ([]byte, error) {
 	full := safeConfig()
+	for _, s := range g.settings {
+		full = append(full, "-c", s)
+	}
 	if g.dir != "" {
 		full = append(full, "--git-dir="+g.dir)
 	}

@@ -32,6 +32,8 @@ type entry struct {
 	dev, ino, uid, gid, size       uint32
 	stage                          uint8
 	assumeValid, skip, intentToAdd bool
+
+	laid bool // not of git: the file was laid into the upper layer of an overlay
 }
 
 // errComplexIndex says that an index is split or sparse: git must rewrite it first.

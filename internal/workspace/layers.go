@@ -9,21 +9,34 @@ import (
 	"strings"
 )
 
+// layer is the folder that takes every change of the tree.
+func (w *Workspace) layer() string {
+	if w.rec.Way == WayOverlay {
+		return w.upper()
+	}
+	return w.tree()
+}
+
 // layerPlace gives the host path at which a file of the start is laid down, its folders made.
 func (w *Workspace) layerPlace(path string) (string, error) {
-	to := filepath.Join(w.tree(), filepath.FromSlash(path))
+	to := filepath.Join(w.layer(), filepath.FromSlash(path))
 	return to, os.MkdirAll(filepath.Dir(to), 0o755)
 }
 
-// layerRemove takes a file of the base out of the tree, and folders that are empty then.
-func (w *Workspace) layerRemove(path string) error {
-	p := filepath.Join(w.tree(), filepath.FromSlash(path))
-	if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+// layerRemove takes files of the base out of the tree, and folders that are empty then. changed
+// are the paths that come in their place.
+func (w *Workspace) layerRemove(gone []string, changed []entry) error {
+	if w.rec.Way == WayOverlay {
+		return w.whiteOut(gone, changed)
 	}
-	for dir := dirName(path); dir != ""; dir = dirName(dir) {
-		if os.Remove(filepath.Join(w.tree(), filepath.FromSlash(dir))) != nil {
-			break // not empty
+	for _, path := range gone {
+		if err := os.Remove(filepath.Join(w.tree(), filepath.FromSlash(path))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for dir := dirName(path); dir != ""; dir = dirName(dir) {
+			if os.Remove(filepath.Join(w.tree(), filepath.FromSlash(dir))) != nil {
+				break // not empty
+			}
 		}
 	}
 	return nil
@@ -70,12 +83,24 @@ type viewer interface {
 }
 
 // view opens the tree as it is now, whatever the way.
-func (w *Workspace) view() (viewer, error) { return openSource(w.tree()) }
-
-// scanRoot is the folder whose descriptors lead to files that are not of the base.
-func (w *Workspace) scanRoot() string { return w.tree() }
+func (w *Workspace) view() (viewer, error) {
+	if w.rec.Way != WayOverlay {
+		return openSource(w.tree())
+	}
+	upper, err := openSource(w.upper())
+	if err != nil {
+		return nil, err
+	}
+	lower, err := openSource(w.rec.Lower)
+	if err != nil {
+		upper.close()
+		return nil, err
+	}
+	return layered{upper, lower}, nil
+}
 
 // scanTree compares the tree with the start.
 func (w *Workspace) scanTree(ctx context.Context, s *scanner) (scanResult, error) {
-	return s.scan(ctx, w.tree(), w.base)
+	s.layer = w.rec.Way == WayOverlay
+	return s.scan(ctx, w.layer(), w.base)
 }

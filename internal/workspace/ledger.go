@@ -112,7 +112,7 @@ func makeLedger(dir string, r *Repo) error {
 func makeAgentRepo(l layout, r *Repo, commit string) error {
 	files := gitFiles(r)
 	files["config"] = treeConfig(r, true) + "[user]\n\tname = rivumi\n\temail = rivumi@localhost\n" +
-		"[commit]\n\tgpgsign = false\n[tag]\n\tgpgsign = false\n[core]\n\tpager = cat\n\teditor = true\n"
+		"[core]\n\ttrustctime = false\n[commit]\n\tgpgsign = false\n[tag]\n\tgpgsign = false\n[core]\n\tpager = cat\n\teditor = true\n"
 	files["packed-refs"] = packedRefs(r)
 	if err := writeFiles(l.repo(), files); err != nil {
 		return err

@@ -3,24 +3,28 @@ package workspace
 import (
 	"strings"
 	"unicode"
+
+	"github.com/rivumi/rivumi/internal/contract"
 )
 
-// isDotGit reports whether a file system could take this name for .git: in any case, with the
-// characters that HFS+ ignores, as the short name, with a trailing dot, space or stream of NTFS.
+// isDotGit reports whether a file system could take this name for .git; format characters of any
+// kind are looked through, as some file systems do.
 func isDotGit(name string) bool {
-	if len(name) < 4 || len(name) > 64 {
+	if contract.IsGitName(name) {
+		return true
+	}
+	if strings.IndexFunc(name, isFormat) < 0 {
 		return false
 	}
-	plain := strings.Map(func(r rune) rune {
-		if unicode.Is(unicode.Cf, r) {
+	return contract.IsGitName(strings.Map(func(r rune) rune {
+		if isFormat(r) {
 			return -1
 		}
-		return unicode.ToLower(r)
-	}, name)
-	plain, _, _ = strings.Cut(plain, ":")
-	plain = strings.TrimRight(plain, ". ")
-	return plain == ".git" || plain == "git~1"
+		return r
+	}, name))
 }
+
+func isFormat(r rune) bool { return r > 127 && unicode.Is(unicode.Cf, r) }
 
 // hasDotGit reports whether any component of a path is a .git.
 func hasDotGit(path string) bool {

@@ -44,6 +44,7 @@ type scanner struct {
 	fileMode bool
 	stamp    unix.Timespec // when the entries' stat was taken: files not older may have changed unseen
 	entered  bool          // list what is in nested repositories too
+	layer    bool          // the tree is the upper layer of an overlay: what is not in it is unchanged
 
 	group *errgroup.Group
 	ctx   context.Context
@@ -85,9 +86,19 @@ func (s *scanner) folder(fd int, prefix string, entries []entry) error {
 		return fmt.Errorf("list folder %q: %w", prefix, err)
 	}
 	files, dirs := children(prefix, entries)
+	hides := !s.layer || isOpaque(fd)
 	var local scanResult
 	for _, name := range names {
 		if isDotGit(name) {
+			continue
+		}
+		if s.layer && isWhiteout(fd, name) {
+			if e := files[name]; e != nil {
+				local.gone([]entry{*e}, true)
+				delete(files, name)
+			}
+			local.gone(dirs[name], true)
+			delete(dirs, name)
 			continue
 		}
 		if e, ok := files[name]; ok {
@@ -101,29 +112,34 @@ func (s *scanner) folder(fd int, prefix string, entries []entry) error {
 			if err != nil {
 				return err
 			}
+			delete(dirs, name)
 			if opened {
-				delete(dirs, name)
 				continue
 			}
+			local.gone(sub, true) // a file stands in the folder's place
 		}
 		if err := s.untracked(fd, prefix+name, &local); err != nil {
 			return err
 		}
 	}
 	for _, e := range files {
-		if !e.skip && e.mode != modeGit {
-			local.deleted = append(local.deleted, e.path)
-		}
+		local.gone([]entry{*e}, hides)
 	}
 	for _, sub := range dirs {
-		for i := range sub {
-			if !sub[i].skip && sub[i].mode != modeGit {
-				local.deleted = append(local.deleted, sub[i].path)
-			}
-		}
+		local.gone(sub, hides)
 	}
 	s.merge(local)
 	return nil
+}
+
+// gone takes entries that were not met as deleted. Where the layer below shows through, only what
+// had been laid into the upper layer can be missed.
+func (r *scanResult) gone(entries []entry, hides bool) {
+	for i := range entries {
+		if e := &entries[i]; (hides || e.laid) && !e.skip && e.mode != modeGit {
+			r.deleted = append(r.deleted, e.path)
+		}
+	}
 }
 
 func (s *scanner) merge(r scanResult) {
@@ -202,6 +218,9 @@ func (s *scanner) untracked(fd int, path string, local *scanResult) error {
 		return s.untrackedFolder(fd, path, local)
 	}
 	f := found{path: path, mode: gitMode(&st), st: st}
+	if f.mode == 0 && s.layer && isWhiteoutStat(&st) {
+		return nil
+	}
 	if f.mode == 0 {
 		local.special = append(local.special, path)
 		return nil
@@ -256,6 +275,7 @@ func (s *scanner) eager(fd int, prefix string, local *scanResult, room *int) boo
 		switch {
 		case f.mode != 0:
 			local.untracked = append(local.untracked, f)
+		case s.layer && isWhiteoutStat(&st):
 		case st.Mode&unix.S_IFMT != unix.S_IFDIR:
 			local.special = append(local.special, f.path)
 		default:

@@ -146,3 +146,30 @@ func rawOID(src opener, path, format string) string {
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
+
+// inTheWay says what keeps a file from being at path, "" when only files of touched or a folder are there.
+func (s source) inTheWay(path string, touched []string) string {
+	for i := 0; i <= len(path); i++ {
+		if i < len(path) && path[i] != '/' {
+			continue
+		}
+		var st unix.Stat_t
+		dir, err := openBeneath(s.root, dirName(path[:i]))
+		if err != nil {
+			return "its folder cannot be opened"
+		}
+		err = unix.Fstatat(dir, baseName(path[:i]), &st, unix.AT_SYMLINK_NOFOLLOW)
+		unix.Close(dir)
+		if err != nil || st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			continue
+		}
+		switch {
+		case slices.Contains(touched, path[:i]):
+			return "" // it goes, or is replaced
+		case gitMode(&st) == modeLink:
+			return "a link stands in the way: " + path[:i]
+		}
+		return "something else stands in the way: " + path[:i]
+	}
+	return ""
+}

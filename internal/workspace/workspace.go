@@ -57,6 +57,7 @@ type record struct {
 	Tree     string                  `json:"tree"`  // that tree
 	Way      string                  `json:"way"`
 	Lower    string                  `json:"lower,omitempty"`
+	Gone     []string                `json:"gone,omitempty"`     // files of the base that the user's work deletes
 	Included []string                `json:"included,omitempty"` // ignored files that were copied in
 	Ready    contract.WorkspaceReady `json:"ready"`
 }
@@ -135,8 +136,12 @@ func (w *Workspace) fill(ctx context.Context, o Options) error {
 	return w.layOverlay(ctx, o, user)
 }
 
-// layBase checks the base out and links the tree to the agent's repository.
+// layBase checks the base out, or takes a kept base tree as the lower layer, and links the tree to
+// the agent's repository.
 func (w *Workspace) layBase(ctx context.Context, o Options) error {
+	if o.Overlay && o.CacheDir != "" && canOverlay(w.dir) {
+		return w.layLower(ctx, o)
+	}
 	index := filepath.Join(w.link(), "index")
 	if err := w.checkout(ctx, w.rec.Tree, w.tree(), index); err != nil {
 		return err
@@ -146,7 +151,15 @@ func (w *Workspace) layBase(ctx context.Context, o Options) error {
 		return fmt.Errorf("read index: %w", err)
 	}
 	w.base = entries
-	return os.WriteFile(filepath.Join(w.tree(), ".git"), []byte("gitdir: "+w.link()+"\n"), 0o600)
+	return w.linkTree()
+}
+
+// linkTree makes the tree a worktree of the agent's repository.
+func (w *Workspace) linkTree() error {
+	if err := os.WriteFile(filepath.Join(w.layer(), ".git"), []byte("gitdir: "+w.link()+"\n"), 0o600); err != nil {
+		return fmt.Errorf("link the tree: %w", err)
+	}
+	return nil
 }
 
 // layOverlay brings the user's uncommitted work and the ignored files asked for into the tree.
@@ -175,10 +188,8 @@ func (w *Workspace) layOverlay(ctx context.Context, o Options, user *userTree) e
 
 // place moves staged files into the tree and brings the list of base entries up to date.
 func (w *Workspace) place(a *absorbed) error {
-	for _, p := range a.gone {
-		if err := w.layerRemove(p); err != nil {
-			return fmt.Errorf("leave out %q: %w", p, err)
-		}
+	if err := w.layerRemove(a.gone, a.changed); err != nil {
+		return fmt.Errorf("leave out deleted files: %w", err)
 	}
 	changed := make(map[string]bool, len(a.changed)+len(a.gone))
 	for _, p := range a.gone {
@@ -199,16 +210,36 @@ func (w *Workspace) place(a *absorbed) error {
 			return fmt.Errorf("lay down %q: %w", e.path, err)
 		}
 		e.setStat(&st)
+		e.laid = w.rec.Way == WayOverlay
 	}
-	w.base = slices.DeleteFunc(w.base, func(e entry) bool { return changed[e.path] })
-	w.base = append(w.base, a.changed...)
-	slices.SortFunc(w.base, func(a, b entry) int { return cmpString(a.path, b.path) })
+	w.rec.Gone = a.gone
+	w.relay(changed, a.changed)
 	return nil
 }
 
-// saveBase writes the list of base entries and remembers when.
+// relay replaces base entries.
+func (w *Workspace) relay(out map[string]bool, in []entry) {
+	if len(out) == 0 && len(in) == 0 {
+		return
+	}
+	w.base = slices.DeleteFunc(w.base, func(e entry) bool { return out[e.path] })
+	w.base = append(w.base, in...)
+	slices.SortFunc(w.base, func(a, b entry) int { return cmpString(a.path, b.path) })
+}
+
+// saveBase writes the list of base entries and remembers when. In the overlay way the base tree
+// has its own list, and only what was laid over it is written.
 func (w *Workspace) saveBase() error {
-	if err := os.WriteFile(w.start(), formatIndex(w.base, w.format), 0o600); err != nil {
+	list := w.base
+	if w.rec.Way == WayOverlay {
+		list = nil
+		for i := range w.base {
+			if w.base[i].laid {
+				list = append(list, w.base[i])
+			}
+		}
+	}
+	if err := os.WriteFile(w.start(), formatIndex(list, w.format), 0o600); err != nil {
 		return fmt.Errorf("write index: %w", err)
 	}
 	return w.readStamp()
@@ -240,10 +271,29 @@ func Reopen(ctx context.Context, dir string) (*Workspace, error) {
 			return nil, err
 		}
 	}
-	if w.base, _, err = readIndex(w.start(), w.format); err != nil {
+	if err := w.loadEntries(); err != nil {
 		return nil, fmt.Errorf("read index: %w", err)
 	}
 	return w, w.readStamp()
+}
+
+// loadEntries reads the base entries as [Workspace.saveBase] left them.
+func (w *Workspace) loadEntries() (err error) {
+	if w.base, _, err = readIndex(w.start(), w.format); err != nil || w.rec.Way != WayOverlay {
+		return err
+	}
+	laid, out := w.base, map[string]bool{}
+	for i := range laid {
+		laid[i].laid, out[laid[i].path] = true, true
+	}
+	for _, p := range w.rec.Gone {
+		out[p] = true
+	}
+	if w.base, _, err = readIndex(lowerIndex(w.rec.Lower), w.format); err != nil {
+		return err
+	}
+	w.relay(out, laid)
+	return nil
 }
 
 func readRecord(dir string) (record, error) {
@@ -307,3 +357,6 @@ func (w *Workspace) Binds() []Bind {
 
 // Ready tells what the run starts from. Sandbox and Network are for the caller to fill.
 func (w *Workspace) Ready() contract.WorkspaceReady { return w.rec.Ready }
+
+// Objects are the folders that hold the objects of the run, for [ApplyOptions].
+func (w *Workspace) Objects() []string { return []string{filepath.Join(w.ledger(), "objects")} }
