@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/rivumi/rivumi/internal/contract"
@@ -68,9 +67,16 @@ func (m *memory) do(f func(Tx) error) error {
 	return err
 }
 
+// failer is what testing.T, testing.B and rapid.T have in common.
+type failer interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // world is a core with one run's records and a clock that only the test moves.
 type world struct {
-	t    testing.TB
+	t    failer
 	core *Core
 	m    *memory
 	now  time.Time
@@ -90,7 +96,7 @@ func testConfig(p contract.Profile) Config {
 	}
 }
 
-func newWorld(t testing.TB, cfg Config) *world {
+func newWorld(t failer, cfg Config) *world {
 	t.Helper()
 	c, err := New(cfg)
 	if err != nil {
