@@ -181,7 +181,7 @@ func (v *validator) files(files []File) {
 		total += v.content(at, f)
 	}
 	for f := range seen {
-		for dir := path.Dir(f); dir != "."; dir = path.Dir(dir) {
+		for dir := path.Dir(f); dir != "." && dir != "/"; dir = path.Dir(dir) {
 			if seen[dir] {
 				v.refuse("files", "file_is_folder", "%q is both a file and a folder", dir)
 			}
