@@ -25,6 +25,7 @@ const (
 	dirWorkspace = "workspace"
 	dirScratch   = "scratch"
 	dirChecks    = "checks"
+	dirReceipt   = "receipt"
 	fileStart    = "start.json"
 )
 
