@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -48,7 +47,8 @@ type session struct {
 }
 
 // launch starts a supervisor and waits until it is ready.
-func launch(ctx context.Context, stage string, q openRequest, env []string) (*session, ready, error) {
+func launch(ctx context.Context, p process, q openRequest, env []string) (*session, ready, error) {
+	defer closeFiles(p.files)
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, ready{}, startError("make a control socket", err)
@@ -64,11 +64,7 @@ func launch(ctx context.Context, stage string, q openRequest, env []string) (*se
 		gone: make(chan struct{}), turn: make(chan struct{}, 1),
 	}
 	// The lifetime of the supervisor is the session's, not that of the ctx which opens it.
-	s.cmd = &exec.Cmd{
-		Path: "/proc/self/exe", Args: []string{stage}, Env: []string{}, Dir: "/",
-		Stderr: s.stderr, ExtraFiles: []*os.File{theirs},
-		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
-	}
+	s.cmd = p.command(theirs, s.stderr)
 	if err := s.cmd.Start(); err != nil {
 		l.conn.Close()
 		return nil, ready{}, startError("start the supervisor", err)
