@@ -69,15 +69,12 @@ func bwrapProcess(q openRequest) (process, error) {
 		}
 	}
 	for _, b := range q.Binds {
-		if within(b.Path, "/dev") {
+		if _, err := os.Stat(b.Path); within(b.Path, "/dev") || b.Optional && err != nil {
 			continue
 		}
 		option := "--ro-bind"
 		if b.Writable {
 			option = "--bind"
-		}
-		if b.Optional {
-			option += "-try"
 		}
 		args = append(args, option, b.Path, b.at())
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -125,13 +126,16 @@ func (s *session) interrupt(ctx context.Context) (undo func()) {
 	}
 }
 
+// explain adds what a supervisor that has ended, or is about to, printed last.
 func (s *session) explain(err error) error {
+	t := time.NewTimer(time.Second)
+	defer t.Stop()
 	select {
 	case <-s.gone:
-		if text := s.stderr.String(); text != "" {
+		if text := strings.TrimSpace(s.stderr.String()); text != "" {
 			return fmt.Errorf("%w: %s", err, text)
 		}
-	default:
+	case <-t.C:
 	}
 	return err
 }
