@@ -73,7 +73,7 @@ func runApprove(ctx context.Context, o *approveOptions) error {
 	case v == "" && o.ID != "":
 		return usagef("--allow-once, --allow-session, --deny or --cancel", "the decision is missing")
 	}
-	return o.withRuns(ctx, func(ctx context.Context, runs contract.Runs) error {
+	return o.withRuns(ctx, func(ctx context.Context, runs *Runs) error {
 		r, err := o.findRun(ctx, runs, o.Ref)
 		if err != nil {
 			return err

@@ -72,7 +72,7 @@ type artifactList struct {
 }
 
 func listArtifacts(ctx context.Context, o *artifactsOptions) error {
-	return o.withRuns(ctx, func(ctx context.Context, runs contract.Runs) error {
+	return o.withRuns(ctx, func(ctx context.Context, runs *Runs) error {
 		r, err := o.findRun(ctx, runs, o.Ref)
 		if err != nil {
 			return err
@@ -102,7 +102,7 @@ func getArtifacts(ctx context.Context, o *artifactsOptions) error {
 	if (o.Name == "") == (o.All == "") {
 		return usagef("rivumi artifacts get RUN NAME, or --all DIR", "give either a name or --all DIR")
 	}
-	return o.withRuns(ctx, func(ctx context.Context, runs contract.Runs) error {
+	return o.withRuns(ctx, func(ctx context.Context, runs *Runs) error {
 		r, err := o.findRun(ctx, runs, o.Ref)
 		if err != nil {
 			return err
@@ -123,7 +123,7 @@ func getArtifacts(ctx context.Context, o *artifactsOptions) error {
 	})
 }
 
-func getOne(ctx context.Context, o *artifactsOptions, runs contract.Runs, r contract.Run, a contract.Artifact) error {
+func getOne(ctx context.Context, o *artifactsOptions, runs *Runs, r contract.Run, a contract.Artifact) error {
 	if o.Out == "-" {
 		return copyArtifact(ctx, runs, r, a, o.IO.Out)
 	}
@@ -136,7 +136,7 @@ func getOne(ctx context.Context, o *artifactsOptions, runs contract.Runs, r cont
 	return nil
 }
 
-func getAll(ctx context.Context, o *artifactsOptions, runs contract.Runs, r contract.Run, list []contract.Artifact) error {
+func getAll(ctx context.Context, o *artifactsOptions, runs *Runs, r contract.Run, list []contract.Artifact) error {
 	if err := os.MkdirAll(o.All, 0o755); err != nil {
 		return fmt.Errorf("write artifacts: %w", err)
 	}
@@ -175,14 +175,9 @@ func saveArtifact(ctx context.Context, runs contract.Collector, r contract.Run, 
 	return errors.Join(copyArtifact(ctx, runs, r, a, f), f.Close())
 }
 
-// readArtifact reads a whole artifact of at most limit bytes.
-func readArtifact(ctx context.Context, runs contract.Collector, id contract.RunID, name string, limit int64) ([]byte, error) {
-	body, err := runs.Artifact(ctx, id, name)
-	if err != nil {
-		return nil, err
-	}
-	defer body.Close()
-	raw, err := io.ReadAll(io.LimitReader(body, limit+1))
+// readAllBounded reads what is at most limit bytes long.
+func readAllBounded(r io.Reader, name string, limit int64) ([]byte, error) {
+	raw, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {
 		return nil, fmt.Errorf("read artifact %s: %w", name, err)
 	}
@@ -190,4 +185,9 @@ func readArtifact(ctx context.Context, runs contract.Collector, id contract.RunI
 		return nil, fmt.Errorf("read artifact %s: larger than %d bytes", name, limit)
 	}
 	return raw, nil
+}
+
+func sha256Hex(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
 }

@@ -3,18 +3,75 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/rivumi/rivumi/internal/contract"
+	"github.com/rivumi/rivumi/internal/control/host"
 )
 
 var errNoModel = errors.New("no model is chosen")
 
-func (f *Factory) openRuns(ctx context.Context) (*Runs, error) {
-	return nil, errors.New("runs cannot be opened by this build")
+// closeTime bounds the end of a service: what still runs has its grace, and then the process ends.
+const closeTime = (contract.GraceSeconds + 5) * time.Second
+
+// Local is the runs of this machine, opened.
+type Local struct {
+	*host.Service
+	Dir string // state directory
 }
 
-// runsRoot is how runs of the repository around dir are found again.
+// openService opens the service of the state directory. Without an executor it reads and steers
+// runs, also those of other processes, and starts none.
+func (f *Factory) openService(ctx context.Context, ex host.Executor) (*Local, error) {
+	dir, err := f.StateDir()
+	if err != nil {
+		return nil, err
+	}
+	log, err := f.logger()
+	if err != nil {
+		return nil, err
+	}
+	s, err := host.Open(ctx, host.Options{Dir: dir, Executor: ex, Now: f.Now, Version: f.Version, Log: log})
+	if err != nil {
+		return nil, fmt.Errorf("open the runs in %s: %w", dir, err)
+	}
+	return &Local{Service: s, Dir: dir}, nil
+}
+
+// closeService ends a service on a context of its own, so that a cancelled command still ends its
+// runs properly.
+func closeService(ctx context.Context, s *Local) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+	defer cancel()
+	return s.Close(ctx)
+}
+
+func (f *Factory) openRuns(ctx context.Context) (*Runs, error) {
+	s, err := f.openService(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &Runs{Runs: s, Local: s, Close: func() error { return closeService(ctx, s) }}, nil
+}
+
+// runDir is the folder of a run in the state directory.
+func (l *Local) runDir(id contract.RunID) string { return filepath.Join(l.Dir, "runs", string(id)) }
+
+// runsRoot is how runs of the repository around dir are found again: by the root of its checkout.
 func (f *Factory) runsRoot(dir string) string { return repositoryRoot(dir) }
 
-func startRun(ctx context.Context, o *runOptions, p *planned) error {
-	_, err := o.Runs(ctx)
-	return err
+// Names in the folder of a run, as the runner lays it out.
+const (
+	dirWorkspace = "workspace"
+	dirTree      = "tree"
+)
+
+func (l *Local) workspaceDir(id contract.RunID) string {
+	return filepath.Join(l.runDir(id), dirWorkspace)
+}
+
+func (l *Local) treeDir(id contract.RunID) string {
+	return filepath.Join(l.workspaceDir(id), dirTree)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rivumi/rivumi/internal/config"
 	"github.com/rivumi/rivumi/internal/contract"
+	"github.com/rivumi/rivumi/internal/model"
 	"github.com/rivumi/rivumi/internal/sandbox"
 )
 
@@ -58,6 +59,12 @@ func exitCode(err error) int {
 	if _, ok := errors.AsType[*config.Error](err); ok {
 		return contract.ExitUsage
 	}
+	if m, ok := errors.AsType[*model.Error](err); ok && m.Kind == model.ErrConfig {
+		if m.Credentials() {
+			return contract.ExitCredentials
+		}
+		return contract.ExitUsage
+	}
 	if errors.Is(err, context.Canceled) {
 		return contract.ExitInterrupt
 	}
@@ -99,6 +106,9 @@ func describe(err error) (text, hint string) {
 	}
 	if s, ok := errors.AsType[*sandbox.Error](err); ok && s.Hint != "" {
 		return text, s.Hint
+	}
+	if m, ok := errors.AsType[*model.Error](err); ok && m.Kind == model.ErrConfig {
+		return m.Message, "rivumi models says what can be used here; rivumi demo needs no key"
 	}
 	switch contract.KindOf(err) {
 	case contract.KindRunNotFound:

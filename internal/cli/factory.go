@@ -28,6 +28,7 @@ type Factory struct {
 // Runs is the runs of this machine with what ends their use.
 type Runs struct {
 	contract.Runs
+	Local *Local // nil in tests that bring their own runs
 	Close func() error
 }
 
@@ -146,6 +147,9 @@ func (f *Factory) Config() (*config.Config, error) {
 // repositoryRoot finds the folder at or above dir that holds .git, without starting git: only the
 // place of the project's settings depends on it.
 func repositoryRoot(dir string) string {
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
 	for {
 		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
 			return dir

@@ -49,7 +49,7 @@ func runLogs(ctx context.Context, o *logsOptions) error {
 	if o.Since < 0 {
 		return usagef("numbers of events start at 1", "--since must not be negative")
 	}
-	return o.withRuns(ctx, func(ctx context.Context, runs contract.Runs) error {
+	return o.withRuns(ctx, func(ctx context.Context, runs *Runs) error {
 		r, err := o.findRun(ctx, runs, o.Ref)
 		if err != nil {
 			return err

@@ -63,7 +63,7 @@ func runPs(ctx context.Context, o *psOptions) error {
 	if dir, err := o.WorkDir(); err == nil && !o.All {
 		filter.Repository = o.runsRoot(dir)
 	}
-	return o.withRuns(ctx, func(ctx context.Context, runs contract.Runs) error {
+	return o.withRuns(ctx, func(ctx context.Context, runs *Runs) error {
 		list, err := collect(ctx, runs, filter)
 		if err != nil {
 			return err

@@ -83,12 +83,13 @@ func addGroups(cmd *cobra.Command, f *Factory) {
 			cmd.AddCommand(c)
 		}
 	}
-	add("work", newRunCmd(f, nil))
-	add("watch", newPsCmd(f, nil), newShowCmd(f, nil), newLogsCmd(f, nil),
+	add("work", newRunCmd(f, nil), newResumeCmd(f, nil), newDemoCmd(f, nil), newInitCmd(f, nil))
+	add("watch", newPsCmd(f, nil), newShowCmd(f, nil), newAttachCmd(f, nil), newLogsCmd(f, nil),
 		newApproveCmd(f, nil), newSendCmd(f, nil), newCancelCmd(f, nil))
-	add("result", newArtifactsCmd(f))
-	add("setup", newConfigCmd(f), newCompletionCmd(f), newVersionCmd(f))
-	cmd.AddCommand(newManCmd(f))
+	add("result", newDiffCmd(f, nil), newApplyCmd(f, nil), newUndoCmd(f, nil), newDiscardCmd(f, nil), newPruneCmd(f, nil),
+		newArtifactsCmd(f), newVerifyCmd(f, nil), newExportCmd(f, nil), newImportCmd(f, nil))
+	add("setup", newModelsCmd(f, nil), newConfigCmd(f), newDoctorCmd(f, nil), newCompletionCmd(f), newVersionCmd(f))
+	cmd.AddCommand(newManCmd(f), newCarryCmd(f))
 }
 
 // bareRun makes `rivumi PROMPT` the same as `rivumi run PROMPT`. A single word is taken for a
@@ -139,7 +140,7 @@ func args(min, max int) cobra.PositionalArgs {
 }
 
 // withRuns opens the runs, hands them to do and closes them.
-func (f *Factory) withRuns(ctx context.Context, do func(context.Context, contract.Runs) error) error {
+func (f *Factory) withRuns(ctx context.Context, do func(context.Context, *Runs) error) error {
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	runs, err := f.Runs(ctx)

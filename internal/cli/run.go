@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -34,14 +35,29 @@ func newRunCmd(f *Factory, do func(context.Context, *runOptions, []string) error
 type planned struct {
 	Task   contract.Task
 	Config *config.Config
-	Output string
+	From   contract.RunID // the run it goes on from, "" for a new one
+	Prompt string         // the further message for a run that goes on
+
+	Output    string
+	JQ        string
+	Bundle    string
+	Keep      bool
+	Ephemeral bool
+	Detach    bool
+	NoNext    bool // the caller names the next commands itself
 }
 
 func runRun(ctx context.Context, c *cobra.Command, o *runOptions, words []string) error {
 	if err := o.unsupported(); err != nil {
 		return err
 	}
-	p, err := o.plan(c.Flags(), words)
+	var p *planned
+	var err error
+	if o.Continue || o.Resume != "" {
+		p, err = o.planFollowUp(ctx, c.Flags(), words)
+	} else {
+		p, err = o.plan(ctx, c.Flags(), words)
+	}
 	if err != nil {
 		return err
 	}
@@ -65,7 +81,7 @@ func (o *runOptions) unsupported() error {
 }
 
 // plan resolves everything a run needs and validates it, before anything starts.
-func (o *runOptions) plan(flags *pflag.FlagSet, words []string) (*planned, error) {
+func (o *runOptions) plan(ctx context.Context, flags *pflag.FlagSet, words []string) (*planned, error) {
 	c, err := o.Config()
 	if err != nil {
 		return nil, err
@@ -87,13 +103,61 @@ func (o *runOptions) plan(flags *pflag.FlagSet, words []string) (*planned, error
 	if err != nil {
 		return nil, err
 	}
-	if err := o.chooseModel(&t, c); err != nil {
+	if err := o.chooseModel(ctx, &t); err != nil {
 		return nil, err
 	}
 	if err := contract.Validate(t, contract.Local(), contract.Rules{}); err != nil {
 		return nil, err
 	}
-	return &planned{t, c, c.String("output")}, nil
+	if o.IO.Asks() && !o.Detach && c.Lookup("on_no_answer").Layer == config.Default {
+		t.Approval.Unattended = contract.UnattendedWait // a person is at the terminal
+	}
+	if !o.DryRun {
+		models, err := o.models(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := models.setup(ctx, t); err != nil {
+			return nil, err
+		}
+	}
+	return o.planned(c, t), nil
+}
+
+func (o *runOptions) planned(c *config.Config, t contract.Task) *planned {
+	return &planned{
+		Task: t, Config: c, Output: c.String("output"), JQ: o.JQ, Bundle: o.Bundle,
+		Keep: c.Bool("keep") || o.Worktree != "", Ephemeral: o.Ephemeral, Detach: o.Detach,
+	}
+}
+
+// planFollowUp resolves --continue and --resume. Such a run has the task of the one it goes on
+// from, so flags that would make another task are refused rather than ignored.
+func (o *runOptions) planFollowUp(ctx context.Context, flags *pflag.FlagSet, words []string) (*planned, error) {
+	for _, g := range runGroups() {
+		for _, n := range g.names {
+			fl := flags.Lookup(n)
+			changesTask := slices.Contains([]string{"Task", "Where", "Model", "Control", "Limits"}, g.title) && n != "cd" && n != "keep" && n != "dry-run"
+			if fl != nil && fl.Changed && changesTask {
+				return nil, usagef("leave it out, or start a new run", "--%s cannot be changed on a run that goes on", n)
+			}
+		}
+	}
+	c, err := o.Config()
+	if err != nil {
+		return nil, err
+	}
+	if err := applyFlags(flags, c, o); err != nil {
+		return nil, err
+	}
+	prompt := ""
+	if len(words) > 0 {
+		if prompt, err = readPrompt(o.IO, words, false); err != nil {
+			return nil, err
+		}
+	}
+	p := o.planned(c, contract.Task{})
+	return p, o.goOn(ctx, p, firstOf(o.Resume, "@last"), prompt)
 }
 
 func printContract(o *runOptions, p *planned) error {

@@ -46,7 +46,7 @@ func at(a []string, i int) string {
 }
 
 func runShow(ctx context.Context, o *showOptions) error {
-	return o.withRuns(ctx, func(ctx context.Context, runs contract.Runs) error {
+	return o.withRuns(ctx, func(ctx context.Context, runs *Runs) error {
 		r, err := o.findRun(ctx, runs, o.Ref)
 		if err != nil {
 			return err

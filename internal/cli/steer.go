@@ -40,7 +40,7 @@ func runSend(ctx context.Context, o *sendOptions) error {
 	if strings.TrimSpace(o.Text) == "" {
 		return usagef(`rivumi send RUN "text"`, "the message is empty")
 	}
-	return o.withRuns(ctx, func(ctx context.Context, runs contract.Runs) error {
+	return o.withRuns(ctx, func(ctx context.Context, runs *Runs) error {
 		r, err := o.findRun(ctx, runs, o.Ref)
 		if err != nil {
 			return err
@@ -82,7 +82,7 @@ func newCancelCmd(f *Factory, do func(context.Context, *cancelOptions) error) *c
 }
 
 func runCancel(ctx context.Context, o *cancelOptions) error {
-	return o.withRuns(ctx, func(ctx context.Context, runs contract.Runs) error {
+	return o.withRuns(ctx, func(ctx context.Context, runs *Runs) error {
 		r, err := o.findRun(ctx, runs, o.Ref)
 		if err != nil {
 			return err

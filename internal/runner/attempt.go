@@ -25,7 +25,6 @@ const (
 	dirWorkspace = "workspace"
 	dirScratch   = "scratch"
 	dirChecks    = "checks"
-	dirReceipt   = "receipt"
 	fileStart    = "start.json"
 )
 

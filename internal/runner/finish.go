@@ -87,11 +87,7 @@ func (a *attempt) take(ctx context.Context, err, cause error) (workspace.Snapsho
 // hold holds the changes against the allowed paths and the known secrets.
 func (a *attempt) hold(e contract.Ending, snap workspace.Snapshot) contract.Ending {
 	var f *contract.Failure
-	out := outsidePaths(snap, a.j.Task.AllowedPaths)
-	if len(out) == 0 {
-		out = refusedParts(snap.Patch, a.j.Task.AllowedPaths)
-	}
-	if len(out) > 0 {
+	if out := outsidePaths(snap, a.j.Task.AllowedPaths); len(out) > 0 {
 		f = &contract.Failure{
 			Code: contract.FailPaths, Message: "changes outside the allowed paths: " + joinPaths(out),
 			Hint: "the patch is kept as " + contract.ArtifactRejected,

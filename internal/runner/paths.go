@@ -41,20 +41,6 @@ func breaks(p, mode string, allowed []string) string {
 	return ""
 }
 
-// refusedParts reads the text of the patch itself, as whoever applies it will: links that lead out of
-// the tree and whatever else a list of changed files does not show.
-func refusedParts(patch []byte, allowed []string) []string {
-	if len(patch) == 0 {
-		return nil
-	}
-	_, refusals := workspace.CheckPatch(patch, allowed)
-	var out []string
-	for _, r := range refusals {
-		out = append(out, contract.CleanText(r.Field+" ("+r.Detail+")"))
-	}
-	return out
-}
-
 // joinPaths names a few of many.
 func joinPaths(list []string) string {
 	text := ""

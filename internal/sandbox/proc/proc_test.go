@@ -2,7 +2,6 @@ package proc_test
 
 import (
 	"os"
-	"strconv"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -29,5 +28,3 @@ func TestPlainSuite(t *testing.T) {
 func TestFullSuite(t *testing.T) {
 	sandboxtest.Suite(t, proc.New(proc.Options{Want: sandbox.TierFull}))
 }
-
-func itoa(n int) string { return strconv.Itoa(n) }

@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rivumi/rivumi/internal/contract"
+	"github.com/rivumi/rivumi/internal/sandbox"
+)
+
+type doctorOptions struct {
+	*Factory
+	JSON bool
+	JQ   string
+}
+
+func newDoctorCmd(f *Factory, do func(context.Context, *doctorOptions) error) *cobra.Command {
+	o := &doctorOptions{Factory: f}
+	if do == nil {
+		do = runDoctor
+	}
+	cmd := &cobra.Command{
+		Use: "doctor", Short: "Look whether this machine has what runs need", Args: args(0, 0),
+		RunE: func(c *cobra.Command, _ []string) error { return do(c.Context(), o) },
+	}
+	addOutputFlags(cmd.Flags(), &o.JSON, &o.JQ)
+	return cmd
+}
+
+// finding is one thing the doctor looked at.
+type finding struct {
+	Name   string `json:"name"`
+	Level  string `json:"level"` // ok, warning, error
+	Detail string `json:"detail"`
+	Hint   string `json:"hint,omitempty"`
+}
+
+// diagnosis is the JSON of `doctor`.
+type diagnosis struct {
+	OK       bool      `json:"ok"`
+	Findings []finding `json:"findings"`
+}
+
+func runDoctor(ctx context.Context, o *doctorOptions) error {
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	d := diagnosis{OK: true, Findings: []finding{
+		checkGit(ctx), o.checkState(), o.checkConfig(), o.checkModels(), checkSandbox(ctx, o.Factory),
+	}}
+	for _, f := range d.Findings {
+		d.OK = d.OK && f.Level != "error"
+	}
+	if o.JSON || o.JQ != "" {
+		if err := writeJSON(o.IO.Out, d, o.JQ); err != nil {
+			return err
+		}
+	} else {
+		for _, f := range d.Findings {
+			fmt.Fprintf(o.IO.Out, "%-8s %-8s %s\n", f.Level, f.Name, oneLine(f.Detail))
+			if f.Hint != "" {
+				fmt.Fprintf(o.IO.Out, "                  %s\n", oneLine(f.Hint))
+			}
+		}
+		o.IO.Next("rivumi demo", "rivumi models")
+	}
+	if !d.OK {
+		return ended(contract.ExitFailed)
+	}
+	return nil
+}
+
+func checkGit(ctx context.Context) finding {
+	path, err := exec.LookPath("git")
+	if err != nil {
+		return finding{"git", "error", "git is not in PATH", "install git 2.30 or newer"}
+	}
+	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil {
+		return finding{"git", "error", "git does not start: " + err.Error(), "install git 2.30 or newer"}
+	}
+	return finding{Name: "git", Level: "ok", Detail: oneLine(string(out)) + " at " + path}
+}
+
+func (o *doctorOptions) checkState() finding {
+	dir, err := o.StateDir()
+	if err != nil {
+		return finding{"state", "error", err.Error(), "set HOME or RIVUMI_STATE_DIR"}
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return finding{"state", "error", err.Error(), "set RIVUMI_STATE_DIR to a folder of yours"}
+	}
+	probe := filepath.Join(dir, ".doctor")
+	if err := os.WriteFile(probe, []byte("x"), 0o600); err != nil {
+		return finding{"state", "error", "not writable: " + err.Error(), "set RIVUMI_STATE_DIR to a folder of yours"}
+	}
+	_ = os.Remove(probe)
+	if info, err := os.Stat(dir); err == nil && info.Mode().Perm()&0o077 != 0 {
+		return finding{"state", "warning", dir + " can be read by others", "chmod 700 " + dir}
+	}
+	return finding{Name: "state", Level: "ok", Detail: dir}
+}
+
+func (o *doctorOptions) checkConfig() finding {
+	c, err := o.Config()
+	if err != nil {
+		text, hint := describe(err)
+		return finding{"config", "error", text, hint}
+	}
+	if c.Untrusted != "" {
+		return finding{"config", "warning", c.Untrusted + " is not trusted and not used", "rivumi config trust shows it"}
+	}
+	return finding{Name: "config", Level: "ok", Detail: o.UserConfigFile() + missing(o.UserConfigFile())}
+}
+
+// checkSandbox opens the strongest tier there is on an empty folder and runs one command in it.
+func checkSandbox(ctx context.Context, f *Factory) finding {
+	dir, err := os.MkdirTemp("", "rivumi-doctor-*")
+	if err != nil {
+		return finding{"sandbox", "error", err.Error(), "make room in the temporary folder"}
+	}
+	defer os.RemoveAll(dir)
+	tree := filepath.Join(dir, "tree")
+	if err := os.Mkdir(tree, 0o700); err != nil {
+		return finding{"sandbox", "error", err.Error(), "make room in the temporary folder"}
+	}
+	scratch := filepath.Join(dir, "scratch")
+	if err := os.Mkdir(scratch, 0o700); err != nil {
+		return finding{"sandbox", "error", err.Error(), "make room in the temporary folder"}
+	}
+	place, err := f.place(ctx, contract.Task{})
+	if err != nil {
+		return sandboxFinding(err)
+	}
+	s, err := place.Opener.Open(ctx, sandbox.Spec{Tree: tree, Scratch: scratch, Env: sandbox.BaseEnv(scratch, nil)})
+	if err != nil {
+		return sandboxFinding(err)
+	}
+	defer s.Close(context.WithoutCancel(ctx))
+	exit, err := s.Run(ctx, sandbox.Command{Argv: []string{"true"}}, sandbox.Output{})
+	if err != nil || exit.Code != 0 {
+		return finding{"sandbox", "error", fmt.Sprintf("a command cannot be run: exit %d, %v", exit.Code, err), "rivumi help sandbox"}
+	}
+	rc := s.Receipt()
+	out := finding{Name: "sandbox", Level: "ok", Detail: "tier " + string(rc.Tier)}
+	if !rc.Tier.AtLeast(sandbox.TierFull) {
+		out.Level, out.Hint = "warning", "rivumi help sandbox; rivumi says the tier in the first line of every run"
+	}
+	for _, m := range rc.Missing {
+		out.Hint = firstOf(m, out.Hint)
+	}
+	return out
+}
+
+func sandboxFinding(err error) finding {
+	_, hint := describe(err)
+	return finding{"sandbox", "error", err.Error(), hint}
+}
