@@ -115,7 +115,7 @@ func (w *walker) value(t reflect.Type, path string, depth int) {
 			w.array(t, path, depth)
 		}
 	case nil:
-		if !optional {
+		if !optional && t.Kind() != reflect.Interface { // free-form parts may hold null
 			w.refuse(path, "wrong_type", "must be "+describe(t)+", not null")
 		}
 	default:

@@ -21,7 +21,7 @@ func cleanData(t contract.EventType, data json.RawMessage) (json.RawMessage, err
 		return nil, contract.Errorf(contract.KindTooLarge, "event %s is more than %d bytes", t, contract.MaxEventBytes)
 	}
 	trimmed := bytes.TrimSpace(data)
-	if len(trimmed) == 0 {
+	if len(trimmed) == 0 || string(trimmed) == "null" {
 		return json.RawMessage("{}"), nil
 	}
 	if trimmed[0] != '{' || !json.Valid(trimmed) || !utf8.Valid(trimmed) {

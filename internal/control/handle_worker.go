@@ -54,7 +54,7 @@ func (v *visit) heartbeat() (Response, []Effect, error) {
 // result takes the end record of a remote runner. What contradicts itself is not refused, because
 // the run has to end; it ends as result_invalid.
 func (v *visit) result() (Response, []Effect, error) {
-	in, err := body[Report](v)
+	in, err := plain[Report](v)
 	if err != nil {
 		return Response{}, nil, err
 	}
@@ -73,7 +73,7 @@ func (v *visit) result() (Response, []Effect, error) {
 }
 
 func (v *visit) ask() (Response, []Effect, error) {
-	in, err := body[contract.Approval](v)
+	in, err := plain[contract.Approval](v)
 	if err != nil {
 		return Response{}, nil, err
 	}
