@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rivumi/rivumi/internal/contract"
+	"github.com/rivumi/rivumi/internal/view"
 	"github.com/rivumi/rivumi/internal/workspace"
 )
 
@@ -207,7 +208,7 @@ func (o *applyOptions) told(r contract.Run, receipt workspace.Receipt) error {
 	if receipt.Branch != "" {
 		what = "made branch " + clean(receipt.Branch)
 	} else if receipt.Commit != "" {
-		what = "committed " + clip(receipt.Commit, 12) + ", " + files(len(receipt.Files))
+		what = "committed " + clean(view.Commit(receipt.Commit)) + ", " + files(len(receipt.Files))
 	}
 	fmt.Fprintln(o.IO.Out, what)
 	for _, f := range receipt.Files {
@@ -222,7 +223,7 @@ func (o *applyOptions) told(r contract.Run, receipt workspace.Receipt) error {
 	}
 	next := []string{"git diff", "rivumi undo " + short(r)}
 	if receipt.Commit != "" {
-		next = []string{"git show " + clip(receipt.Commit, 12), "git revert " + clip(receipt.Commit, 12)}
+		next = []string{"git show " + clean(view.Commit(receipt.Commit)), "git revert " + clean(view.Commit(receipt.Commit))}
 	}
 	o.IO.Next(next...)
 	return nil

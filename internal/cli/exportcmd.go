@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -83,11 +85,34 @@ func exportRun(ctx context.Context, runs contract.Collector, r contract.Run, pat
 }
 
 func packRun(ctx context.Context, runs contract.Collector, r contract.Run, w io.Writer, sanitize bool) error {
-	list, err := runs.Artifacts(ctx, r.ID)
+	list, err := wholeBundle(ctx, runs, r.ID)
 	if err != nil {
 		return err
 	}
 	return bundle.Pack(w, artifactFS{ctx: ctx, runs: runs, id: r.ID, list: list}, bundle.PackOptions{Sanitize: sanitize})
+}
+
+// logWait bounds the wait for the stored log of a run that has just ended: its owner writes it
+// right after the terminal event.
+const logWait = 10 * time.Second
+
+// wholeBundle lists a run's artifacts once the log is among them.
+func wholeBundle(ctx context.Context, runs contract.Collector, id contract.RunID) ([]contract.Artifact, error) {
+	end := time.NewTimer(logWait)
+	defer end.Stop()
+	for {
+		list, err := runs.Artifacts(ctx, id)
+		if err != nil || slices.ContainsFunc(list, func(a contract.Artifact) bool { return a.Name == contract.ArtifactEvents }) {
+			return list, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-end.C:
+			return list, nil
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
 
 // artifactFS shows a run's artifacts as files of one folder. It is for one call; the context ends

@@ -107,7 +107,7 @@ func headerLine(h view.Header) string {
 		network = "network " + h.Network
 	}
 	parts := []string{
-		fmt.Sprintf("%s @ %s%s", clean(name), clip(h.BaseSHA, 8), dirtyText(h.Dirty)),
+		fmt.Sprintf("%s @ %s%s", clean(name), clean(view.Commit(h.BaseSHA)), dirtyText(h.Dirty)),
 		clean(h.Model), clean(sandbox), clean(network),
 	}
 	return strings.Join(parts, " | ")

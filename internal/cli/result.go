@@ -39,6 +39,9 @@ func (f *Factory) result(ctx context.Context, runs *Runs, ref string) (*kept, er
 		return nil, err
 	}
 	list, err := runs.Artifacts(ctx, r.ID)
+	if err == nil && r.Status.Terminal() && len(list) > 0 {
+		list, err = wholeBundle(ctx, runs, r.ID)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -103,7 +103,7 @@ func printRun(w io.Writer, r contract.Run, pic view.Picture, task contract.Task)
 	field("task", "%s", indentBy(strings.TrimSpace(clean(r.Instruction)), 11))
 	field("model", "%s", clean(r.Model))
 	if r.Repository != "" {
-		field("where", "%s @ %s%s", clean(r.Repository), clip(r.BaseSHA, 12), dirtyText(pic.Header.Dirty))
+		field("where", "%s @ %s%s", clean(r.Repository), clean(view.Commit(r.BaseSHA)), dirtyText(pic.Header.Dirty))
 	}
 	if r.Sandbox != "" {
 		field("sandbox", "%s, network %s", clean(r.Sandbox), firstOf(clean(pic.Header.Network), "none"))

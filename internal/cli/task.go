@@ -1,7 +1,11 @@
 package cli
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/rivumi/rivumi/internal/config"
@@ -227,5 +231,42 @@ func (r resolver) source(o *runOptions, t *contract.Task) error {
 		rep.Dirty = contract.Dirty(r.c.String("dirty"))
 	}
 	r.list(&rep.Include, "include")
-	return nil
+	more, err := worktreeInclude(repositoryRoot(rep.Path))
+	for _, g := range more {
+		if !slices.Contains(rep.Include, g) {
+			rep.Include = append(rep.Include, g)
+		}
+	}
+	return err
+}
+
+// worktreeInclude reads .worktreeinclude at the root of the checkout: one glob a line, # begins a
+// comment, a name without a slash counts at any depth, a folder as all that is in it.
+func worktreeInclude(root string) ([]string, error) {
+	raw, err := readBounded(filepath.Join(root, ".worktreeinclude"), 1<<20)
+	if root == "" || errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read .worktreeinclude: %w", err)
+	}
+	var out []string
+	for line := range strings.Lines(string(raw)) {
+		line = strings.TrimPrefix(strings.TrimSpace(line), "/")
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		dir, isDir := strings.CutSuffix(line, "/")
+		if isDir {
+			line = dir + "/**"
+		}
+		if why := contract.CheckPattern(line, true, true); why != "" {
+			return nil, usagef("mend the line, or take it out", ".worktreeinclude: %q %s", line, why)
+		}
+		out = append(out, line)
+		if !strings.Contains(dir, "/") {
+			out = append(out, "**/"+line)
+		}
+	}
+	return out, nil
 }

@@ -149,7 +149,7 @@ func (o *verifyOptions) lay(ctx context.Context, k *kept, m bundle.Manifest, tmp
 	}
 	_, tree, err := repo.Resolve(ctx, m.BaseSHA)
 	if err != nil {
-		return nil, snap, "commit " + clip(m.BaseSHA, 12) + " is not in this repository", nil
+		return nil, snap, "commit " + clean(view.Commit(m.BaseSHA)) + " is not in this repository", nil
 	}
 	if tree != m.BaseTree {
 		return o.layKept(ctx, k, m)

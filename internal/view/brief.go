@@ -44,7 +44,7 @@ func briefRun(e contract.Event) (string, bool) {
 		return strings.TrimSpace(d.By + " " + d.Reason), ok
 	case contract.TypeWorkspaceReady:
 		d, ok := contract.As[contract.WorkspaceReady](e)
-		return fmt.Sprintf("%s @ %s, sandbox %s, network %s, %s", d.Root, Clip(d.BaseSHA, 12), d.Sandbox, d.Network, d.Way), ok
+		return fmt.Sprintf("%s @ %s, sandbox %s, network %s, %s", d.Root, Commit(d.BaseSHA), d.Sandbox, d.Network, d.Way), ok
 	}
 	return "", false
 }

@@ -391,7 +391,7 @@ func (p *Picture) waiting() Waiting {
 		case it.Kind == ItemNotice && it.Code == "model_retry":
 			return WaitRetry
 		}
-		if it.Step != p.Step {
+		if it.Step != 0 && it.Step != p.Step {
 			break
 		}
 	}

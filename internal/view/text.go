@@ -44,6 +44,9 @@ func Clip(s string, n int) string {
 	return string(r[:max(0, n-1)]) + "…"
 }
 
+// Commit is the short form of a commit id.
+func Commit(sha string) string { return sha[:min(8, len(sha))] }
+
 // Tail gives the last n lines of a text and how many were left out before them.
 func Tail(s string, n int) (lines []string, left int) {
 	s = strings.TrimRight(s, "\n")

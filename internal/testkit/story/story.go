@@ -109,6 +109,8 @@ func mkrepo(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.MkdirAll(dir, 0o755))
 	r := gitrepo.At(of(ts).tb, dir)
 	r.Git("init", "-q", "-b", "trunk", ".")
+	r.Git("config", "user.name", "Ada")
+	r.Git("config", "user.email", "ada@example.com")
 	r.Commit("first")
 }
 
