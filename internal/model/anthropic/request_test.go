@@ -193,3 +193,17 @@ func TestCancelEndsTheRequest(t *testing.T) {
 	}
 	modeltest.Cancel(t, m)
 }
+
+func TestCacheBreakpointsAreFourAtMostAndAtTheEnd(t *testing.T) {
+	r := history()
+	for range 3 {
+		r.Messages = append(r.Messages, model.Message{Role: model.RoleAssistant, Text: "a"}, model.Message{Role: model.RoleUser, Text: "u"})
+	}
+	body := capture(t, anthropic.Options{}, r).body
+	if n := strings.Count(body, "cache_control"); n != 4 {
+		t.Errorf("%d breakpoints", n)
+	}
+	if n := strings.Count(body, `{"type":"text","text":"u","cache_control":{"type":"ephemeral"}}`); n != 2 {
+		t.Errorf("%d of the last two user messages have one", n)
+	}
+}

@@ -150,3 +150,12 @@ func TestScriptCancelEndsEveryWait(t *testing.T) {
 		}
 	}
 }
+
+func TestScriptPlaysNothingAfterACancel(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	turn, err := model.Collect(ctx, play(t, story), request(0))
+	if e, ok := model.AsError(err); !ok || e.Kind != model.ErrCanceled {
+		t.Fatalf("%+v, %v", turn, err)
+	}
+}
