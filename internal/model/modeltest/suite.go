@@ -27,7 +27,7 @@ const Key = "sk-hostile-suite-key-0123456789"
 // Opener makes the adapter under test for a server.
 type Opener func(baseURL string, o wire.Options) (model.Model, error)
 
-// Reset, as the last part of an answer, resets the connection.
+// Reset resets the connection, as the last part of an answer.
 const Reset = reset(1)
 
 type reset int

@@ -112,8 +112,9 @@ func (j *joiner) target(index *int, id, name, piece string) (*openCall, *model.E
 	last := same[len(same)-1]
 	if id != "" {
 		for i := len(same) - 1; i >= 0; i-- {
-			if c := same[i]; c.id == id && !(name != "" && head(piece) && c.complete()) {
-				return c, nil
+			again := name != "" && head(piece) && same[i].complete() // a whole new call under a used id
+			if same[i].id == id && !again {
+				return same[i], nil
 			}
 		}
 		if last.id == "" && last.args.Len() == 0 && (last.name == "" || name == "" || last.name == name) {

@@ -94,7 +94,7 @@ func (c *Client) Post(ctx context.Context, address string, header http.Header, p
 	if c.o.UserAgent != "" {
 		req.Header.Set("User-Agent", c.o.UserAgent)
 	}
-	resp, err := c.http.Do(req)
+	resp, err := c.http.Do(req) //nolint:bodyclose // the reply owns the body and its Close closes it
 	if err != nil {
 		cancel(nil)
 		return nil, c.transport(ctx, inner, err)
