@@ -36,11 +36,11 @@ wasm:
 
 # Recorded provider traffic through the adapters; a module of its own keeps the recordings out of ours.
 cassettes:
-	cd test/cassettes && $(GO) test ./...
+	cd test/cassettes && $(GO) test -v ./...
 
 # An independent model server over real HTTP; needs node and npm.
 aimock:
-	cd test/aimock && $(GO) test ./...
+	cd test/aimock && $(GO) test -v ./...
 
 # Ten seconds for every fuzz target.
 fuzz:

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"iter"
 	"sync"
+
+	"github.com/rivumi/rivumi/internal/contract"
 )
 
 // Budget counts what one run spends on a model. A limit of 0 is no limit. It is safe for
@@ -29,10 +31,10 @@ func (b *Budget) take() *Error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.MaxRequests > 0 && b.requests >= b.MaxRequests {
-		return &Error{Kind: ErrBudget, Code: "requests", Message: fmt.Sprintf("the budget of %d model requests is spent", b.MaxRequests)}
+		return &Error{Kind: ErrBudget, Code: string(contract.KindBudgetExhausted), Message: fmt.Sprintf("the budget of %d model requests is spent", b.MaxRequests)}
 	}
 	if b.MaxOutput > 0 && b.output >= b.MaxOutput {
-		return &Error{Kind: ErrBudget, Code: "tokens", Message: fmt.Sprintf("the budget of %d output tokens is spent", b.MaxOutput)}
+		return &Error{Kind: ErrBudget, Code: string(contract.KindTokensExhausted), Message: fmt.Sprintf("the budget of %d output tokens is spent", b.MaxOutput)}
 	}
 	b.requests++
 	return nil
@@ -49,7 +51,7 @@ func (b *Budget) settle(u Usage, bytes int64) {
 }
 
 // WithBudget gives a model that refuses to be asked once the budget is spent, with an error of
-// kind ErrBudget and code "requests" or "tokens". Put it inside [WithRetry], so that every attempt
+// kind ErrBudget and the code of the contract: model_request_budget_exhausted or token_budget_exhausted. Put it inside [WithRetry], so that every attempt
 // counts. An answer that is under way when the tokens run out is not cut.
 func WithBudget(m Model, b *Budget) Model { return &budgeted{model: m, budget: b} }
 

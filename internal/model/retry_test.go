@@ -164,7 +164,7 @@ func TestBudgetCountsEveryAttempt(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _, err := drain(t.Context(), m)
-	if e, ok := model.AsError(err); !ok || e.Kind != model.ErrBudget || e.Code != "requests" || a.asked != 2 {
+	if e, ok := model.AsError(err); !ok || e.Kind != model.ErrBudget || e.Code != "model_request_budget_exhausted" || a.asked != 2 {
 		t.Fatalf("%d attempts, %v", a.asked, err)
 	}
 }
@@ -185,7 +185,7 @@ func TestBudgetOfOutputTokens(t *testing.T) {
 		t.Fatalf("%d requests, %d tokens", requests, output)
 	}
 	_, _, err := drain(t.Context(), m)
-	if e, ok := model.AsError(err); !ok || e.Code != "tokens" {
+	if e, ok := model.AsError(err); !ok || e.Code != "token_budget_exhausted" {
 		t.Fatalf("%v", err)
 	}
 }

@@ -199,7 +199,7 @@ func (r *Reply) Hurry() { r.body.o.BytesIdle = min(r.body.o.BytesIdle, 5*time.Se
 // Fault turns an error object that stood inside the answer into an error.
 func (r *Reply) Fault(kind model.ErrorKind, document []byte) *model.Error {
 	e := ParseError(0, r.Header, document)
-	if e.Kind != model.ErrContext {
+	if e.Kind == model.ErrStatus {
 		e.Kind = kind
 	}
 	return r.c.clean(e)

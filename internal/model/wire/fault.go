@@ -39,7 +39,8 @@ var statusOf = map[string]int{
 
 // ParseError makes an error of a failed answer: objects and strings under "error", bare objects,
 // arrays of them, {"object":"error"}, web pages, plain text. status 0 means that the document stood
-// inside a stream or a 200. An error about the size of the prompt has kind ErrContext.
+// inside a stream or a 200. An error about the size of the prompt has kind ErrContext, a control
+// plane's refusal for a spent budget ErrBudget.
 func ParseError(status int, header http.Header, document []byte) *model.Error {
 	e := &model.Error{Kind: model.ErrStatus, Status: status, RetryAfter: retryAfter(header, time.Now())}
 	text := bytes.TrimSpace(document)
@@ -62,6 +63,11 @@ func ParseError(status int, header http.Header, document []byte) *model.Error {
 		e.Message = http.StatusText(status)
 	}
 	e.Message, e.Code = Excerpt(e.Message, 500), Excerpt(e.Code, 80)
+	switch contract.Kind(e.Code) {
+	case contract.KindBudgetExhausted, contract.KindTokensExhausted, contract.KindCostExhausted:
+		e.Kind = model.ErrBudget // a control plane's word: another attempt cannot help
+		return e
+	}
 	if overflow(e) {
 		e.Kind = model.ErrContext
 	}
