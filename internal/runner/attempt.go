@@ -16,8 +16,8 @@ import (
 	"github.com/rivumi/rivumi/internal/workspace"
 )
 
-// finishTime bounds all that happens after the agent has ended: it must fit into the grace that the
-// owner of the run gives after a cancel or the wall time.
+// finishTime bounds what happens after the owner has ended the run: it must fit into the grace that
+// the owner gives after a cancel or the wall time.
 const finishTime = (contract.GraceSeconds - 1) * time.Second
 
 // Names in the folder of a run.
@@ -25,6 +25,7 @@ const (
 	dirWorkspace = "workspace"
 	dirScratch   = "scratch"
 	dirChecks    = "checks"
+	dirReceipt   = "receipt"
 	fileStart    = "start.json"
 )
 
@@ -62,9 +63,17 @@ func (r *Runner) Run(ctx context.Context, j Job) contract.Ending {
 	a.log.seen = a.watch
 	err := protect(func() error { return a.walk(ctx) })
 	cause := context.Cause(ctx)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTime)
+	ctx, cancel := afterwards(ctx)
 	defer cancel()
 	return a.finish(ctx, err, cause)
+}
+
+// afterwards is the context of what happens when the agent has ended. It outlives ctx by finishTime, and
+// has no other bound: a large patch of a good run may take its time.
+func afterwards(ctx context.Context) (context.Context, context.CancelFunc) {
+	after, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(finishTime, cancel) })
+	return after, func() { stop(); cancel() }
 }
 
 // protect turns a panic of do into an error, so that what was done before it is still kept.
@@ -80,7 +89,7 @@ func protect(do func() error) (err error) {
 // walk goes from the source to the agent's end.
 func (a *attempt) walk(ctx context.Context) (err error) {
 	if a.setup, err = a.c.Model(ctx, a.j.Task); err != nil {
-		return fmt.Errorf("set up the model: %w", err)
+		return modelSetupFailed(err)
 	}
 	if a.place, err = a.c.Sandbox(ctx, a.j.Task); err != nil {
 		return startFailed(err)

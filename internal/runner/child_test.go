@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"github.com/rivumi/rivumi/internal/contract"
 	"github.com/rivumi/rivumi/internal/model/scripted"
 	"github.com/rivumi/rivumi/internal/runner"
+	"github.com/rivumi/rivumi/internal/testkit/runlog"
 )
 
 const childEnv = "RIVUMI_RUNNER_TEST_CHILD"
@@ -42,8 +44,8 @@ func childMain(raw string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	s := &session{dir: c.Artifacts, attempt: 1, file: log}
-	if err := s.store(contract.NewEvent(0, contract.RunQueued{Schema: "rivumi-events/1", Task: c.Task})); err != nil {
+	s := &runlog.Session{Dir: c.Artifacts, Attempt: 1, File: log}
+	if err := s.Store(contract.NewEvent(0, contract.RunQueued{Schema: "rivumi-events/1", Task: c.Task})); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -53,7 +55,7 @@ func childMain(raw string) int {
 			return runner.ModelSetup{Model: p, Name: "scripted"}, nil
 		},
 	})
-	e := r.Run(context.Background(), runner.Job{Run: contract.Run{ID: runID}, Task: c.Task, Session: s, Dir: c.Dir})
+	e := r.Run(context.Background(), runner.Job{Run: contract.Run{ID: runlog.RunID}, Task: c.Task, Session: s, Dir: c.Dir})
 	fmt.Fprintf(os.Stderr, "ended %+v\n", e)
 	return 0
 }
@@ -105,19 +107,22 @@ func waitFor(t *testing.T, done func() bool) {
 }
 
 // resume goes on from an earlier log in a new run folder.
-func (w *world) resume(ctx context.Context, history []contract.Event) (contract.Ending, *session) {
+func (w *world) resume(ctx context.Context, history []contract.Event) (contract.Ending, *runlog.Session) {
 	w.t.Helper()
 	t, ok := w.t.(*testing.T)
 	if !ok {
 		w.t.Fatal("resume is for tests")
 	}
 	prior := w.dir
-	w.dir, w.s = t.TempDir(), newSession(t, w.task)
-	if err := w.s.store(contract.NewEvent(0, contract.RunResumed{Attempt: 2, Reason: "interrupted"})); err != nil {
+	w.dir, w.s = t.TempDir(), runlog.New(t, w.task)
+	if err := w.s.Store(contract.NewEvent(0, contract.RunResumed{Attempt: 2, Reason: "interrupted"})); err != nil {
 		t.Fatal(err)
 	}
 	j := w.job()
 	j.History, j.Prior = history, prior
+	if w.patch != nil {
+		j.PriorPatch = func(context.Context) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(*w.patch)), nil }
+	}
 	e := runner.New(w.c).Run(ctx, j)
 	return e, w.s
 }
@@ -143,7 +148,7 @@ turns:
 	w.script(script)
 	e, s := w.resume(t.Context(), history)
 	want(t, e, contract.Completed, "")
-	patch := s.artifact(t, contract.ArtifactPatch)
+	patch := s.Artifact(t, contract.ArtifactPatch)
 	for _, line := range []string{"+three", "+four", "+five"} {
 		if !strings.Contains(patch, line) {
 			t.Errorf("no %s in the patch", line)
@@ -152,13 +157,13 @@ turns:
 	if data, _ := os.ReadFile(count); string(data) != "x\n" {
 		t.Errorf("the interrupted command ran again: %q", data)
 	}
-	total := resultsOf(append(history, s.events()...))
+	total := resultsOf(append(history, s.Events()...))
 	for id, n := range total {
 		if n != 1 {
 			t.Errorf("call %s has %d results over both logs", id, n)
 		}
 	}
-	if r := all[contract.ToolResult](s.events())[0]; r.CallID != "c2" || !r.Interrupted || !r.IsError {
+	if r := runlog.All[contract.ToolResult](s.Events())[0]; r.CallID != "c2" || !r.Interrupted || !r.IsError {
 		t.Errorf("first result %+v", r)
 	}
 	if fingerprint(t, w.repo) != w.before {
@@ -172,10 +177,10 @@ func TestOneWorkspaceIsGoneOnWithOnce(t *testing.T) {
 	w := newWorld(t, toy())
 	w.script(editThree)
 	want(t, w.run(t.Context()), contract.Completed, "")
-	prior, history := w.dir, w.s.events()
+	prior, history := w.dir, w.s.Events()
 	e, _ := w.resume(t.Context(), history)
 	want(t, e, contract.Completed, "")
-	second, secondLog := w.dir, w.s.events()
+	second, secondLog := w.dir, w.s.Events()
 	w.dir = prior
 	e, _ = w.resume(t.Context(), history)
 	want(t, e, contract.Failed, contract.FailWorkspace)
@@ -187,4 +192,31 @@ func TestOneWorkspaceIsGoneOnWithOnce(t *testing.T) {
 	}
 	e, _ = w.resume(t.Context(), history)
 	want(t, e, contract.Failed, contract.FailWorkspace)
+}
+
+func TestRunWhoseWorkspaceIsGoneIsGoneOnWithFromItsPatch(t *testing.T) {
+	w := newWorld(t, toy())
+	w.task.Limits.MaxSteps = 1
+	script := `
+turns:
+  - calls: [{name: bash, arguments: {command: "echo three >> a.txt"}}]
+  - calls: [{name: bash, arguments: {command: "cat a.txt; echo four >> a.txt"}}]
+  - text: Done.
+`
+	w.script(script)
+	want(t, w.run(t.Context()), contract.Failed, contract.FailSteps)
+	if err := os.RemoveAll(filepath.Join(w.dir, "workspace")); err != nil {
+		t.Fatal(err)
+	}
+	patch, history := w.s.Artifact(t, contract.ArtifactPatch), w.s.Events()
+	w.task.Limits.MaxSteps = 10
+	w.patch = &patch
+	e, s := w.resume(t.Context(), history)
+	want(t, e, contract.Completed, "")
+	if got := s.Artifact(t, contract.ArtifactPatch); !strings.Contains(got, "+three\n+four\n") {
+		t.Errorf("patch %s", got)
+	}
+	if names, _ := os.ReadDir(w.dir); len(names) != 2 { // workspace and start.json
+		t.Errorf("left in the run's folder: %v", names)
+	}
 }

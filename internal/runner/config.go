@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"github.com/rivumi/rivumi/internal/agent"
@@ -66,6 +67,8 @@ type Job struct {
 	History []contract.Event
 	// Prior is the folder of that run, whose workspace is gone on with.
 	Prior string
+	// PriorPatch opens that run's patch. It is asked for only where the workspace is gone; nil fails then.
+	PriorPatch func(ctx context.Context) (io.ReadCloser, error)
 }
 
 // Runner carries out runs. It holds no state of a run and is safe for concurrent use.

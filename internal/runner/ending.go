@@ -106,6 +106,14 @@ func modelFailure(f *contract.Failure, e *model.Error) {
 	}
 }
 
+// modelSetupFailed gives an error of the set-up its reason: a model that cannot be had.
+func modelSetupFailed(err error) error {
+	if _, ok := model.AsError(err); ok {
+		return err
+	}
+	return &stopped{contract.Failure{Code: contract.FailModel, Reason: string(model.ErrConfig), Message: oneLine(err.Error())}}
+}
+
 // oneLine makes a message out of untrusted text.
 func oneLine(s string) string {
 	s = strings.Join(strings.Fields(contract.CleanText(s)), " ")

@@ -19,6 +19,9 @@ import (
 func (a *attempt) finish(ctx context.Context, err, cause error) contract.Ending {
 	a.closeSession(ctx)
 	snap, serr := a.take(ctx, err, cause)
+	if len(snap.Left) > 0 {
+		a.warn(ctx, "left_out", "changed files that the patch cannot hold: %s", joinPaths(snap.Left))
+	}
 	e := a.judge(snap, err, cause)
 	if serr != nil {
 		e = worse(e, failureOf(serr))
@@ -86,18 +89,7 @@ func (a *attempt) take(ctx context.Context, err, cause error) (workspace.Snapsho
 
 // hold holds the changes against the allowed paths and the known secrets.
 func (a *attempt) hold(e contract.Ending, snap workspace.Snapshot) contract.Ending {
-	var f *contract.Failure
-	if out := outsidePaths(snap, a.j.Task.AllowedPaths); len(out) > 0 {
-		f = &contract.Failure{
-			Code: contract.FailPaths, Message: "changes outside the allowed paths: " + joinPaths(out),
-			Hint: "the patch is kept as " + contract.ArtifactRejected,
-		}
-	} else if a.leaks(snap) {
-		f = &contract.Failure{
-			Code: contract.FailResult, Message: "the patch holds a known secret",
-			Hint: "the patch is kept without it as " + contract.ArtifactRejected + "; it cannot be applied",
-		}
-	}
+	f := a.objection(snap)
 	if f == nil {
 		return e
 	}
@@ -111,6 +103,21 @@ func (a *attempt) hold(e contract.Ending, snap workspace.Snapshot) contract.Endi
 	e.State, e.Error = contract.Failed, f
 	e.Result.Outcome = ""
 	return e
+}
+
+// objection says why the patch must not be applied, nil for nothing.
+func (a *attempt) objection(snap workspace.Snapshot) *contract.Failure {
+	allowed, kept := a.j.Task.AllowedPaths, "the patch is kept as "+contract.ArtifactRejected
+	if out := outsidePaths(snap, allowed); len(out) > 0 {
+		return &contract.Failure{Code: contract.FailPaths, Message: "changes outside the allowed paths: " + joinPaths(out), Hint: kept}
+	}
+	if out, code := refusedParts(snap.Patch, allowed); len(out) > 0 {
+		return &contract.Failure{Code: code, Message: "changes that cannot be taken: " + joinPaths(out), Hint: kept}
+	}
+	if a.leaks(snap) {
+		return &contract.Failure{Code: contract.FailResult, Message: "the patch holds a known secret", Hint: kept + " without it; it cannot be applied"}
+	}
+	return nil
 }
 
 func (a *attempt) leaks(snap workspace.Snapshot) bool {

@@ -87,14 +87,20 @@ func (a *attempt) checksFailed(r *checkRound) *contract.Failure {
 			names = append(names, fmt.Sprintf("%s (%s)", strings.Join(c.result.Argv, " "), how))
 		}
 	}
-	f := &contract.Failure{Code: contract.FailChecks, Message: oneLine("checks failed: " + strings.Join(names, ", "))}
+	return &contract.Failure{
+		Code: contract.FailChecks, Message: oneLine("checks failed: " + strings.Join(names, ", ")), Hint: oneLine(a.ignoredHint()),
+	}
+}
+
+// ignoredHint is the workspace's note on files that git ignores, "" for none: the usual reason for a
+// check that passes in the user's checkout and fails in a clean one.
+func (a *attempt) ignoredHint() string {
 	for _, n := range a.start.Notes {
-		if strings.Contains(n, "ignore") { // WT-03: the usual reason for a check that passes in the user's checkout
-			f.Hint = oneLine(n)
-			break
+		if strings.Contains(n, "ignore") {
+			return n
 		}
 	}
-	return f
+	return ""
 }
 
 // cleanFailure takes secrets out of what a failure says.

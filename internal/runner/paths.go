@@ -41,6 +41,23 @@ func breaks(p, mode string, allowed []string) string {
 	return ""
 }
 
+// refusedParts reads the text of the patch itself, as whoever applies it will: it finds links that lead
+// out of the tree and whatever else a list of changed files does not show. The code is that of the
+// first refusal.
+func refusedParts(patch []byte, allowed []string) (out []string, code contract.FailureCode) {
+	if len(patch) == 0 {
+		return nil, ""
+	}
+	_, refusals := workspace.CheckPatch(patch, allowed)
+	for _, r := range refusals {
+		out = append(out, contract.CleanText(r.Field+" ("+r.Detail+")"))
+	}
+	if len(refusals) > 0 {
+		code = contract.FailureCode(refusals[0].Code)
+	}
+	return out, code
+}
+
 // joinPaths names a few of many.
 func joinPaths(list []string) string {
 	text := ""

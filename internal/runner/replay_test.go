@@ -12,6 +12,7 @@ import (
 	"github.com/rivumi/rivumi/internal/model"
 	"github.com/rivumi/rivumi/internal/model/scripted"
 	"github.com/rivumi/rivumi/internal/runner"
+	"github.com/rivumi/rivumi/internal/testkit/runlog"
 )
 
 // words is the repository of testdata/toy-words.jsonl at its start.
@@ -56,7 +57,7 @@ func TestRecordedRunEndsInItsRecordedPatch(t *testing.T) {
 	if e.Result.FinalTree != tree || e.Result.Outcome != contract.OutcomeVerified {
 		t.Errorf("final tree %s, recorded %s, outcome %s", e.Result.FinalTree, tree, e.Result.Outcome)
 	}
-	if got, rec := w.s.artifact(t, contract.ArtifactPatch), r.End.Patch; got != rec {
+	if got, rec := w.s.Artifact(t, contract.ArtifactPatch), r.End.Patch; got != rec {
 		t.Errorf("the patch is not the recorded one:\n%s\n---\n%s", got, rec)
 	}
 	s := scripted.Summarise(r.Report())
@@ -72,8 +73,8 @@ func TestReplayCancelledAtAnyStepAndResumedEndsInTheSamePatch(t *testing.T) {
 	for k := 1; k <= r.Steps(); k++ {
 		w := replayWorld(t, r)
 		ctx, cancel := context.WithCancelCause(t.Context())
-		w.s = newSession(t, w.task)
-		w.s.onAppend = func(e contract.Event) error {
+		w.s = runlog.New(t, w.task)
+		w.s.OnAppend = func(e contract.Event) error {
 			if e.Type == contract.TypeStepStarted && e.Step == k {
 				cancel(w.errStop)
 			}
@@ -83,7 +84,7 @@ func TestReplayCancelledAtAnyStepAndResumedEndsInTheSamePatch(t *testing.T) {
 		cancel(nil)
 		want(t, e, contract.Cancelled, contract.FailCancelled)
 		w.bundle()
-		w.goOn(t, w.s.events(), tree)
+		w.goOn(t, w.s.Events(), tree)
 	}
 }
 
@@ -95,7 +96,7 @@ func (w *world) goOn(t *testing.T, history []contract.Event, tree string) {
 	if e.Result.FinalTree != tree {
 		t.Errorf("resumed run ends in %s, not %s", e.Result.FinalTree, tree)
 	}
-	for id, n := range resultsOf(append(history, s.events()...)) {
+	for id, n := range resultsOf(append(history, s.Events()...)) {
 		if n != 1 {
 			t.Errorf("call %s has %d results over both logs", id, n)
 		}
@@ -110,9 +111,9 @@ func TestReplayThatLosesItsOwnerInACommandGoesOnWithoutRunningItAgain(t *testing
 	const calls = 9 // of the recording
 	for k := 1; k <= calls; k++ {
 		w := replayWorld(t, r)
-		w.s = newSession(t, w.task)
+		w.s = runlog.New(t, w.task)
 		started, lost := 0, false
-		w.s.onAppend = func(e contract.Event) error {
+		w.s.OnAppend = func(e contract.Event) error {
 			if e.Type == contract.TypeToolStarted {
 				started++
 			}
@@ -126,7 +127,7 @@ func TestReplayThatLosesItsOwnerInACommandGoesOnWithoutRunningItAgain(t *testing
 		}
 		e := runner.New(w.c).Run(t.Context(), w.job())
 		want(t, e, contract.Failed, contract.FailInternal)
-		w.goOn(t, w.s.events(), tree)
+		w.goOn(t, w.s.Events(), tree)
 	}
 }
 
@@ -135,9 +136,9 @@ func TestReplayWithEveryThirdApprovalDenied(t *testing.T) {
 	w := replayWorld(t, r)
 	w.task.Checks = nil
 	w.task.Approval.Policy = contract.PolicyAsk
-	w.s = newSession(t, w.task)
+	w.s = runlog.New(t, w.task)
 	n := 0
-	w.s.decide = func(contract.Approval) contract.Decision {
+	w.s.Decide = func(contract.Approval) contract.Decision {
 		if n++; n%3 == 0 {
 			return contract.Decision{Verdict: contract.Deny, By: "ann"}
 		}
@@ -146,7 +147,7 @@ func TestReplayWithEveryThirdApprovalDenied(t *testing.T) {
 	e := w.run(t.Context())
 	want(t, e, contract.Completed, "")
 	denied := 0
-	for _, res := range all[contract.ToolResult](w.s.events()) {
+	for _, res := range runlog.All[contract.ToolResult](w.s.Events()) {
 		if res.Denied {
 			denied++
 		}
@@ -182,7 +183,7 @@ func TestReplayWithTwo429BeforeEachAnswer(t *testing.T) {
 	if e.Result.FinalTree != tree {
 		t.Errorf("final tree %s, recorded %s", e.Result.FinalTree, tree)
 	}
-	if got := len(all[contract.ModelRetry](w.s.events())); got != 2*(r.Steps()+1) {
+	if got := len(runlog.All[contract.ModelRetry](w.s.Events())); got != 2*(r.Steps()+1) {
 		t.Errorf("%d retries told", got)
 	}
 }

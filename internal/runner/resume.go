@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -25,7 +26,7 @@ func (a *attempt) takeOver(ctx context.Context) error {
 	}
 	dir, err := filepath.EvalSymlinks(filepath.Join(a.j.Prior, dirWorkspace))
 	if errors.Is(err, fs.ErrNotExist) {
-		return gone("is gone")
+		return a.remake(ctx)
 	}
 	if err != nil {
 		return workspaceFailed(ctx, fmt.Errorf("find the workspace of the earlier run: %w", err))
@@ -37,16 +38,48 @@ func (a *attempt) takeOver(ctx context.Context) error {
 	}
 	a.ws, err = workspace.Reopen(ctx, dir)
 	if contract.KindOf(err) == contract.KindNotFound {
-		return gone("was never finished")
+		return a.remake(ctx)
 	}
 	return workspaceFailed(ctx, err)
 }
 
-func gone(how string) error {
-	return &stopped{contract.Failure{
-		Code: contract.FailWorkspace, Message: "the workspace of the run to go on from " + how,
-		Hint: "apply its patch and start a new run",
-	}}
+// remake makes the tree again from the base of the earlier run and its patch, where its workspace is
+// gone or was never finished.
+func (a *attempt) remake(ctx context.Context) error {
+	var ready contract.WorkspaceReady
+	for _, e := range a.j.History {
+		if p, ok := contract.As[contract.WorkspaceReady](e); ok {
+			ready = p
+		}
+	}
+	r := a.j.Task.Repository
+	if ready.BaseSHA == "" || r == nil || a.j.PriorPatch == nil {
+		return &stopped{contract.Failure{
+			Code: contract.FailWorkspace, Message: "the workspace of the run to go on from is gone", Hint: "apply its patch and start a new run",
+		}}
+	}
+	patch, err := a.priorPatch(ctx)
+	if err != nil {
+		return workspaceFailed(ctx, err)
+	}
+	a.ws, err = rebuild(ctx, rebuilt{repository: r.Path, base: ready.BaseSHA, tree: ready.BaseTree, patch: patch, dir: a.j.Dir})
+	return workspaceFailed(ctx, errors.Join(err, removeAll(a.folder(dirReceipt))))
+}
+
+func (a *attempt) priorPatch(ctx context.Context) ([]byte, error) {
+	f, err := a.j.PriorPatch(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("open the patch of the earlier run: %w", err)
+	}
+	defer f.Close()
+	patch, err := io.ReadAll(io.LimitReader(f, workspace.MaxPatchBytes+1))
+	if err == nil && len(patch) > workspace.MaxPatchBytes {
+		err = contract.Errorf(contract.KindTooLarge, "patch is larger than %d bytes", workspace.MaxPatchBytes)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the patch of the earlier run: %w", err)
+	}
+	return patch, nil
 }
 
 // claim links dir into this run's folder, unless another run that is still there has done so.

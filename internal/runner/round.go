@@ -84,6 +84,9 @@ func (a *attempt) runChecks(ctx context.Context, r *checkRound, dir string) (fin
 		if err != nil {
 			return nil, err
 		}
+		if hint := a.ignoredHint(); !c.result.Passed && hint != "" && r.passed() {
+			f.Tail += "\n[these checks ran without files that git ignores: " + hint + "]"
+		}
 		r.runs = append(r.runs, c)
 		finished = append(finished, f)
 		if err := a.log.Append(ctx, contract.NewEvent(0, f)); err != nil {

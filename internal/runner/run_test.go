@@ -15,6 +15,7 @@ import (
 	"github.com/rivumi/rivumi/internal/contract"
 	"github.com/rivumi/rivumi/internal/runner"
 	"github.com/rivumi/rivumi/internal/sandbox"
+	"github.com/rivumi/rivumi/internal/testkit/runlog"
 )
 
 const editThree = `
@@ -41,13 +42,13 @@ func TestVerifiedRunLeavesAWholeBundle(t *testing.T) {
 		t.Errorf("manifest %+v", f)
 	}
 	fresh := makeRepo(t, toy())
-	put(t, filepath.Join(fresh, "../p"), w.s.artifact(t, contract.ArtifactPatch))
+	put(t, filepath.Join(fresh, "../p"), w.s.Artifact(t, contract.ArtifactPatch))
 	git(t, fresh, "apply", "--index", "../p")
 	if tree := strings.TrimSpace(git(t, fresh, "write-tree")); tree != e.Result.FinalTree {
 		t.Errorf("the patch gives %s, not %s", tree, e.Result.FinalTree)
 	}
 	for _, name := range []string{contract.ArtifactTranscript, contract.ArtifactResult, bundle.CheckLog(1)} {
-		if w.s.artifact(t, name) == "" && name != bundle.CheckLog(1) {
+		if w.s.Artifact(t, name) == "" && name != bundle.CheckLog(1) {
 			t.Errorf("no %s", name)
 		}
 	}
@@ -63,7 +64,7 @@ func TestVerifiedRunLeavesAWholeBundle(t *testing.T) {
 
 func (w *world) types() []contract.EventType {
 	var out []contract.EventType
-	for _, e := range w.s.events() {
+	for _, e := range w.s.Events() {
 		out = append(out, e.Type)
 	}
 	return out
@@ -123,7 +124,7 @@ turns:
 `)
 	e := w.run(t.Context())
 	want(t, e, contract.Completed, "")
-	checks := all[contract.CheckFinished](w.s.events())
+	checks := runlog.All[contract.CheckFinished](w.s.Events())
 	if len(checks) != 2 || checks[0].Phase != "feedback" || checks[0].ExitCode != 4 || checks[1].Phase != "final" {
 		t.Errorf("checks %+v", checks)
 	}
@@ -163,23 +164,23 @@ func TestAR02EarlyEndKeepsPatchTranscriptAndReason(t *testing.T) {
 			w.script(c.script)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
-			w.s = newSession(t, w.task)
-			w.s.onAppend = func(e contract.Event) error {
+			w.s = runlog.New(t, w.task)
+			w.s.OnAppend = func(e contract.Event) error {
 				if e.Type == contract.TypeStepStarted && e.Step == 2 {
 					cancel(map[string]error{"cancel": w.errStop, "wall time": errWall, "shutdown": errShutdown}[c.name])
 				}
 				return nil
 			}
 			if !strings.Contains(c.script, "hang") {
-				w.s.onAppend = nil
+				w.s.OnAppend = nil
 			}
 			began := time.Now()
 			e := w.run(ctx)
 			want(t, e, c.state, c.code)
-			if !strings.Contains(w.s.artifact(t, contract.ArtifactPatch), "+three") || e.Error.Message == "" {
+			if !strings.Contains(w.s.Artifact(t, contract.ArtifactPatch), "+three") || e.Error.Message == "" {
 				t.Errorf("patch or reason missing: %+v", e.Error)
 			}
-			if !strings.Contains(w.s.artifact(t, contract.ArtifactTranscript), "echo three") || len(e.Result.Checks) != 0 {
+			if !strings.Contains(w.s.Artifact(t, contract.ArtifactTranscript), "echo three") || len(e.Result.Checks) != 0 {
 				t.Error("the transcript is missing, or checks are claimed")
 			}
 			if time.Since(began) > 30*time.Second {
@@ -200,7 +201,7 @@ turns:
 `)
 	e := w.run(t.Context())
 	want(t, e, contract.Completed, "")
-	patch := w.s.artifact(t, contract.ArtifactPatch)
+	patch := w.s.Artifact(t, contract.ArtifactPatch)
 	if strings.Contains(patch, "dump.rdb") || strings.Contains(patch, "+y") || !strings.Contains(patch, "+three") {
 		t.Error("files of the check reached the patch")
 	}
@@ -228,7 +229,7 @@ func TestWT03IgnoredFilesAreNamedAndCanBeIncluded(t *testing.T) {
 	again.script("turns: [{text: Fine.}]")
 	want(t, again.run(t.Context()), contract.Completed, "")
 	for _, name := range []string{contract.ArtifactPatch, contract.ArtifactManifest, contract.ArtifactEvents, contract.ArtifactTranscript} {
-		if strings.Contains(again.s.artifact(t, name), "hunter2") {
+		if strings.Contains(again.s.Artifact(t, name), "hunter2") {
 			t.Errorf("%s holds the ignored file", name)
 		}
 	}
@@ -259,9 +260,9 @@ turns:
 			}
 		}
 	}
-	entries, _ := os.ReadDir(w.s.dir)
+	entries, _ := os.ReadDir(w.s.Dir)
 	for _, f := range entries {
-		if strings.Contains(w.s.artifact(t, f.Name()), secret) {
+		if strings.Contains(w.s.Artifact(t, f.Name()), secret) {
 			t.Errorf("artifact %s holds the key", f.Name())
 		}
 	}
@@ -276,7 +277,7 @@ turns:
 `)
 	e := w.run(t.Context())
 	want(t, e, contract.Failed, contract.FailResult)
-	if p := w.s.artifact(t, contract.ArtifactRejected); strings.Contains(p, secret) || !strings.Contains(p, "[redacted:KEY]") {
+	if p := w.s.Artifact(t, contract.ArtifactRejected); strings.Contains(p, secret) || !strings.Contains(p, "[redacted:KEY]") {
 		t.Errorf("rejected patch %q", p)
 	}
 }
@@ -290,7 +291,7 @@ func TestChangesOutsideTheAllowedPathsAreRejected(t *testing.T) {
 	if contract.ExitCode(e.State, e.Error) != contract.ExitPaths || !strings.Contains(e.Error.Message, "a.txt") {
 		t.Errorf("%+v", e.Error)
 	}
-	if w.s.artifact(t, contract.ArtifactPatch) != "" || !strings.Contains(w.s.artifact(t, contract.ArtifactRejected), "+three") {
+	if w.s.Artifact(t, contract.ArtifactPatch) != "" || !strings.Contains(w.s.Artifact(t, contract.ArtifactRejected), "+three") {
 		t.Error("the patch must be kept as rejected only")
 	}
 	w.bundle()
@@ -332,10 +333,10 @@ turns:
 			w := newWorld(t, toy())
 			w.task.Approval.Policy = contract.PolicyAsk
 			w.script(two)
-			w.s = newSession(t, w.task)
-			w.s.decide = c.decide
+			w.s = runlog.New(t, w.task)
+			w.s.Decide = c.decide
 			want(t, w.run(t.Context()), c.state, c.code)
-			if len(w.s.asked) == 0 {
+			if len(w.s.Asked()) == 0 {
 				t.Error("nothing was asked")
 			}
 			w.bundle()
@@ -391,7 +392,7 @@ turns:
 	e := w.run(ctx)
 	<-done
 	want(t, e, contract.Cancelled, contract.FailCancelled)
-	if !strings.Contains(w.s.artifact(t, contract.ArtifactPatch), "+three") {
+	if !strings.Contains(w.s.Artifact(t, contract.ArtifactPatch), "+three") {
 		t.Error("no patch")
 	}
 	data, err := os.ReadFile(pid)
@@ -414,7 +415,7 @@ turns:
 	e := w.run(t.Context())
 	want(t, e, contract.Completed, "")
 	fresh := makeRepo(t, toy())
-	put(t, filepath.Join(fresh, "../p"), w.s.artifact(t, contract.ArtifactPatch))
+	put(t, filepath.Join(fresh, "../p"), w.s.Artifact(t, contract.ArtifactPatch))
 	git(t, fresh, "apply", "--index", "../p")
 	if tree := strings.TrimSpace(git(t, fresh, "write-tree")); tree != e.Result.FinalTree {
 		t.Errorf("the patch gives %s, not the checked %s", tree, e.Result.FinalTree)
@@ -453,25 +454,25 @@ func (s brokenSession) Close(ctx context.Context) error {
 func TestDK02FullDiskEndsTheRunWithItsReason(t *testing.T) {
 	w := newWorld(t, toy())
 	w.script(editThree)
-	w.s = newSession(t, w.task)
-	w.s.onAppend = func(e contract.Event) error {
+	w.s = runlog.New(t, w.task)
+	w.s.OnAppend = func(e contract.Event) error {
 		if e.Type == contract.TypeToolResult {
 			return &os.PathError{Op: "write", Path: "log", Err: syscall.ENOSPC}
 		}
 		return nil
 	}
 	want(t, w.run(t.Context()), contract.Failed, contract.FailDisk)
-	if !strings.Contains(w.s.artifact(t, contract.ArtifactPatch), "+three") {
+	if !strings.Contains(w.s.Artifact(t, contract.ArtifactPatch), "+three") {
 		t.Error("the patch is missing")
 	}
 	w.bundle()
 
 	w = newWorld(t, toy())
 	w.script(editThree)
-	w.s = newSession(t, w.task)
-	w.s.putErr = &os.PathError{Op: "write", Path: "artifacts", Err: syscall.ENOSPC}
+	w.s = runlog.New(t, w.task)
+	w.s.PutErr = &os.PathError{Op: "write", Path: "artifacts", Err: syscall.ENOSPC}
 	want(t, w.run(t.Context()), contract.Failed, contract.FailDisk)
-	if entries, _ := os.ReadDir(w.s.dir); len(entries) != 1 { // the log, which the test writes
+	if entries, _ := os.ReadDir(w.s.Dir); len(entries) != 1 { // the log, which the test writes
 		t.Errorf("half an artifact was left: %v", entries)
 	}
 }
@@ -497,15 +498,15 @@ func TestBrokenPlacesStillLeaveABundle(t *testing.T) {
 			}
 			e := w.run(t.Context())
 			want(t, e, c.state, c.code)
-			if !strings.Contains(w.s.artifact(t, contract.ArtifactPatch), "+three") {
+			if !strings.Contains(w.s.Artifact(t, contract.ArtifactPatch), "+three") {
 				t.Error("the patch is missing")
 			}
-			if c.name == "cleanup" && !slices.ContainsFunc(all[contract.Notice](w.s.events()), func(n contract.Notice) bool {
+			if c.name == "cleanup" && !slices.ContainsFunc(runlog.All[contract.Notice](w.s.Events()), func(n contract.Notice) bool {
 				return n.Code == string(contract.FailSandboxCleanup)
 			}) {
 				t.Error("the failed clean-up is hidden")
 			}
-			if strings.Contains(w.s.artifact(t, "panic.txt"), secret) {
+			if strings.Contains(w.s.Artifact(t, "panic.txt"), secret) {
 				t.Error("the panic's text holds the secret")
 			}
 			w.bundle()

@@ -23,6 +23,7 @@ import (
 	"github.com/rivumi/rivumi/internal/runner"
 	"github.com/rivumi/rivumi/internal/sandbox"
 	"github.com/rivumi/rivumi/internal/sandbox/proc"
+	"github.com/rivumi/rivumi/internal/testkit/runlog"
 )
 
 func TestMain(m *testing.M) {
@@ -44,9 +45,10 @@ type world struct {
 	dir     string // of the run
 	task    contract.Task
 	c       runner.Config
-	s       *session
+	s       *runlog.Session
 	before  string // fingerprint of the repository
 	errStop error
+	patch   *string // for a resume whose workspace is gone
 }
 
 // toy is the small repository of the case list: a.txt with two lines, a shell test, an ignore list.
@@ -184,7 +186,7 @@ func (w *world) run(ctx context.Context) contract.Ending {
 		w.t.Fatal("run is for tests")
 	}
 	if w.s == nil {
-		w.s = newSession(t, w.task)
+		w.s = runlog.New(t, w.task)
 	}
 	e := runner.New(w.c).Run(ctx, w.job())
 	w.holds(t, e)
@@ -193,7 +195,7 @@ func (w *world) run(ctx context.Context) contract.Ending {
 
 func (w *world) job() runner.Job {
 	now := contract.At(time.Now())
-	return runner.Job{Run: contract.Run{ID: runID, StartedAt: &now, Attempt: 1}, Task: w.task, Session: w.s, Dir: w.dir}
+	return runner.Job{Run: contract.Run{ID: runlog.RunID, StartedAt: &now, Attempt: 1}, Task: w.task, Session: w.s, Dir: w.dir}
 }
 
 // holds checks the invariants of every ended run.
@@ -211,12 +213,12 @@ func (w *world) holds(t *testing.T, e contract.Ending) {
 	if err := w.s.Append(context.WithoutCancel(t.Context()), contract.NewEvent(0, contract.RunEnded{State: e.State, Result: e.Result, Error: e.Error})); err != nil {
 		t.Fatal(err)
 	}
-	put(t, filepath.Join(w.s.dir, contract.ArtifactEvents), string(w.s.raw()))
-	if strings.Contains(string(w.s.raw()), secret) {
+	put(t, filepath.Join(w.s.Dir, contract.ArtifactEvents), string(w.s.Raw()))
+	if strings.Contains(string(w.s.Raw()), secret) {
 		t.Error("the log holds the secret")
 	}
 	crashed := e.Error != nil && (e.Error.Code == contract.FailInternal || e.Error.Code == contract.FailDisk)
-	for name, n := range resultsOf(w.s.events()) {
+	for name, n := range resultsOf(w.s.Events()) {
 		if n != 1 && (n != 0 || !crashed) { // a resumed run answers what a crash left open
 			t.Errorf("call %s has %d results", name, n)
 		}
@@ -226,7 +228,7 @@ func (w *world) holds(t *testing.T, e contract.Ending) {
 // bundle gives what checking the run's bundle found; it must be whole.
 func (w *world) bundle() *bundle.Report {
 	w.t.Helper()
-	r, err := bundle.Check(os.DirFS(w.s.dir), w.c.Signer.Public())
+	r, err := bundle.Check(os.DirFS(w.s.Dir), w.c.Signer.Public())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -239,14 +241,14 @@ func (w *world) bundle() *bundle.Report {
 // resultsOf counts the results of each call that was asked for.
 func resultsOf(events []contract.Event) map[string]int {
 	n := map[string]int{}
-	for _, m := range all[contract.ModelMessage](events) {
+	for _, m := range runlog.All[contract.ModelMessage](events) {
 		for _, c := range m.ToolCalls {
 			if !m.Interrupted {
 				n[c.ID] = 0
 			}
 		}
 	}
-	for _, r := range all[contract.ToolResult](events) {
+	for _, r := range runlog.All[contract.ToolResult](events) {
 		n[r.CallID]++
 	}
 	return n
