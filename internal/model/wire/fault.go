@@ -67,6 +67,7 @@ func ParseError(status int, header http.Header, document []byte) *model.Error {
 	case contract.KindBudgetExhausted, contract.KindTokensExhausted, contract.KindCostExhausted:
 		e.Kind = model.ErrBudget // a control plane's word: another attempt cannot help
 		return e
+	default:
 	}
 	if overflow(e) {
 		e.Kind = model.ErrContext
