@@ -167,6 +167,9 @@ func (d *desk) take(ctx context.Context, r reply) (*Result, error) {
 		}
 	default:
 		d.l.denied++
+		if r.d.By != contract.ByPolicy {
+			d.l.refused++
+		}
 		j.refusal = deniedBy(r.d)
 	}
 	return nil, nil

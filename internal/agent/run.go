@@ -67,7 +67,8 @@ type loop struct {
 	checkFails bool // the last round failed and nothing was tried since
 	idle       int  // answers without a call in a row
 	summary    string
-	denied     int
+	denied     int // by the policy or a person
+	refused    int // by a person
 	unanswered int
 	acted      bool // a call that may change the tree ran and succeeded
 }

@@ -93,7 +93,7 @@ func (l *loop) runChecks(ctx context.Context) error {
 // finished is the end of a run whose checks pass, or that has none. Where nothing was checked and
 // nothing was done because nobody allowed it, that is no success.
 func (l *loop) finished() *Result {
-	if len(l.checks) == 0 && !l.acted && l.unanswered+l.denied > 0 {
+	if len(l.checks) == 0 && !l.acted && l.unanswered+l.refused > 0 {
 		return l.deniedEnd("no call that could change anything was allowed")
 	}
 	return &Result{End: EndFinished}
@@ -102,14 +102,14 @@ func (l *loop) finished() *Result {
 // checksFailed is the end of a run whose checks fail; a denied approval that stood in the way is
 // named instead.
 func (l *loop) checksFailed(why string) *Result {
-	if l.unanswered+l.denied > 0 {
+	if l.unanswered+l.refused > 0 {
 		return l.deniedEnd("the checks fail, and " + why)
 	}
 	return failed(EndChecks, contract.FailChecks, "the checks fail, and %s", why)
 }
 
 func (l *loop) deniedEnd(why string) *Result {
-	r := failed(EndDenied, contract.FailApproval, "%d calls were denied and %d approvals got no answer; %s", l.denied, l.unanswered, why)
+	r := failed(EndDenied, contract.FailApproval, "%d approvals were denied and %d got no answer; %s", l.refused, l.unanswered, why)
 	r.Failure.Hint = "allow what is needed with --allow RULE or a wider --approve, or attach to answer"
 	if l.unanswered > 0 {
 		r.Failure.Reason = "no_answer"
