@@ -21,8 +21,14 @@ type indexPlan struct {
 	commit string // made, not yet on the branch
 }
 
-// user is the user's own git directory; nothing in its configuration runs a program.
-func (a *applying) user() git { return git{dir: a.o.Repo.gitDir, tree: a.o.Repo.root} }
+// user is the user's index, locked as git does, and object store, under our own configuration: git
+// refreshes an index it writes, and would run the filters of the user's.
+func (a *applying) user() git {
+	return git{
+		dir: a.ledger(), tree: a.o.Repo.root, index: filepath.Join(a.o.Repo.gitDir, "index"),
+		env: []string{"GIT_OBJECT_DIRECTORY=" + a.o.Repo.objectDirs()[0]},
+	}
+}
 
 // planIndex proves, before anything is written, that index and commit will take the patch.
 func (a *applying) planIndex(ctx context.Context) (*indexPlan, error) {
@@ -35,6 +41,9 @@ func (a *applying) planIndex(ctx context.Context) (*indexPlan, error) {
 	}
 	if a.o.ThreeWay {
 		return nil, contract.Errorf(contract.KindInvalid, "a three-way merge changes files only: index and commit are yours to make")
+	}
+	if err := copySplit(a.o.Repo.gitDir, a.ledger(), filepath.Join(a.ledger(), "copy.index")); err != nil {
+		return nil, fmt.Errorf("read the index of the checkout: %w", err)
 	}
 	if err := a.gitApply(ctx, a.user(), a.patch, "--cached", "--check"); err != nil {
 		return nil, conflict(a.failingCached(ctx), "the index differs there")
@@ -107,10 +116,10 @@ func (a *applying) commitOn(ctx context.Context, parent, message string) (string
 	}
 	date := time.Now().Format("@-0700")
 	date = fmt.Sprintf("@%d %s", time.Now().Unix(), strings.TrimPrefix(date, "@"))
-	g.env = []string{
-		"GIT_AUTHOR_NAME=" + name, "GIT_AUTHOR_EMAIL=" + email, "GIT_AUTHOR_DATE=" + date,
-		"GIT_COMMITTER_NAME=" + name, "GIT_COMMITTER_EMAIL=" + email, "GIT_COMMITTER_DATE=" + date,
-	}
+	g.env = append(
+		g.env, "GIT_AUTHOR_NAME="+name, "GIT_AUTHOR_EMAIL="+email, "GIT_AUTHOR_DATE="+date,
+		"GIT_COMMITTER_NAME="+name, "GIT_COMMITTER_EMAIL="+email, "GIT_COMMITTER_DATE="+date,
+	)
 	g.input = strings.NewReader(strings.TrimRight(message, "\n") + "\n")
 	out, err = g.run(ctx, "commit-tree", "--no-gpg-sign", "-p", parent, strings.TrimSpace(string(out)))
 	if err != nil {
@@ -121,7 +130,7 @@ func (a *applying) commitOn(ctx context.Context, parent, message string) (string
 
 // moveRef moves a ref from one commit to another, with a line in its log.
 func (a *applying) moveRef(ctx context.Context, ref, to, from string) error {
-	g := a.user()
+	g := git{dir: a.o.Repo.gitDir}
 	g.settings = []string{"core.logAllRefUpdates=true"}
 	if name := a.o.Repo.setting("user.name"); name != "" {
 		g.env = []string{"GIT_COMMITTER_NAME=" + name, "GIT_COMMITTER_EMAIL=" + a.o.Repo.setting("user.email"), fmt.Sprintf("GIT_COMMITTER_DATE=@%d +0000", time.Now().Unix())}

@@ -48,7 +48,7 @@ func (s source) open(path string) (*os.File, string, unix.Stat_t, error) {
 	case modeLink:
 		buf := make([]byte, 4097)
 		n, err := unix.Readlinkat(dir, name, buf)
-		if err == nil && n > 4096 {
+		if err == nil && n > 4096 || errors.Is(err, unix.EINVAL) { // or no link any more
 			err = errNotHeld
 		}
 		return nil, string(buf[:max(n, 0)]), st, err

@@ -62,18 +62,18 @@ func (w *writeBack) each(from string, want func(AppliedFile) *HostState) error {
 	defer root.Close()
 	for _, f := range w.files {
 		if want(f) == nil {
-			w.done = append(w.done, f)
 			if err := removeFile(root, f.Path); err != nil {
 				return fmt.Errorf("remove %q: %w", f.Path, err)
 			}
+			w.done = append(w.done, f)
 		}
 	}
 	for _, f := range w.files {
 		if s := want(f); s != nil {
-			w.done = append(w.done, f)
 			if err := putFile(root, f.Path, filepath.Join(from, filepath.FromSlash(f.Path)), s.Mode); err != nil {
 				return fmt.Errorf("write %q: %w", f.Path, err)
 			}
+			w.done = append(w.done, f) // a failed one left nothing: it is renamed into place last
 		}
 	}
 	return nil
