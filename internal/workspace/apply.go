@@ -296,7 +296,7 @@ func (a *applying) hasAll() bool {
 	}
 	for _, f := range a.receipt.Files {
 		want, ok := after[f.Path]
-		if !ok || (want == nil) != (f.Before == nil) || want != nil && want.OID != f.Before.OID {
+		if !ok || (want == nil) != (f.Before == nil) || want != nil && (want.OID != f.Before.OID || want.Mode != fmt.Sprintf("%o", f.Before.Mode)) {
 			return false
 		}
 	}

@@ -296,3 +296,13 @@ func TestApplyRefusesAHostilePatch(t *testing.T) {
 	}
 	shot.Same(t)
 }
+
+func TestApplyOfAModeAlone(t *testing.T) {
+	b := open(t, gitrepo.New(t, gitrepo.Files{"x": "x\n"}))
+	if err := os.Chmod(filepath.Join(b.tree, "x"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if r := apply(t, b, b.snapshot(), nil); r.State != workspace.ReceiptApplied || b.user.Git("diff", "--summary") != " mode change 100644 => 100755 x" {
+		t.Errorf("%+v %q", r, b.user.Git("diff", "--summary"))
+	}
+}

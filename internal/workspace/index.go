@@ -57,16 +57,23 @@ func parseIndex(b []byte, format string) ([]entry, error) {
 		return nil, fmt.Errorf("index: version %d with %d entries", version, count)
 	}
 	body := b[:len(b)-size]
+	text := string(body)                      // paths are parts of it: two allocations for the whole index,
+	names := make([]byte, 0, count*size*2+64) // not three for each of perhaps 100 000 entries
 	entries, pos, last := make([]entry, 0, count), 12, ""
 	for range count {
-		e, next, err := parseEntry(body, pos, entryShape{version: version, oid: size, last: last})
+		e, next, err := parseEntry(body, pos, entryShape{version: version, oid: size, last: last, text: text})
 		if err != nil {
 			return nil, err
 		}
+		names = hex.AppendEncode(names, body[pos+40:pos+40+size])
 		entries, pos, last = append(entries, e), next, e.path
 		if e.mode == 0o040000 {
 			return nil, errComplexIndex
 		}
+	}
+	all := string(names)
+	for i := range entries {
+		entries[i].oid = all[i*size*2 : (i+1)*size*2]
 	}
 	for pos+8 <= len(body) {
 		name, n := string(body[pos:pos+4]), int(binary.BigEndian.Uint32(body[pos+4:]))
@@ -82,6 +89,7 @@ type entryShape struct {
 	version uint32
 	oid     int
 	last    string
+	text    string // the same bytes
 }
 
 func parseEntry(b []byte, at int, shape entryShape) (e entry, next int, err error) {
@@ -92,7 +100,6 @@ func parseEntry(b []byte, at int, shape entryShape) (e entry, next int, err erro
 	u := func(i int) uint32 { return binary.BigEndian.Uint32(b[at+4*i:]) }
 	e = entry{
 		ctime: u(0), ctimeNS: u(1), mtime: u(2), mtimeNS: u(3), dev: u(4), ino: u(5), mode: u(6), uid: u(7), gid: u(8), size: u(9),
-		oid: hex.EncodeToString(b[at+40 : at+40+shape.oid]),
 	}
 	flags := binary.BigEndian.Uint16(b[head-2:])
 	e.assumeValid, e.stage = flags&0x8000 != 0, uint8(flags>>12&3)
@@ -116,8 +123,9 @@ func parseEntry(b []byte, at int, shape entryShape) (e entry, next int, err erro
 	if n < 0 {
 		return e, 0, fmt.Errorf("index: path without end")
 	}
-	e.path = keep + string(b[head:head+n])
+	e.path = shape.text[head : head+n]
 	if shape.version == 4 {
+		e.path = keep + e.path
 		return e, head + n + 1, nil
 	}
 	return e, at + (head-at+n+8)&^7, nil
