@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	grace = contract.GraceSeconds * time.Second
+	defaultGrace = contract.GraceSeconds * time.Second
 	// pulseEvery is how often the store is asked what other processes decided about an active run.
 	pulseEvery  = time.Second
 	finishTries = 50
@@ -67,7 +67,7 @@ func (a *attempt) run() contract.Ending {
 		case <-wall.C:
 			a.cancel(ErrWallTime)
 		case <-stopping:
-			stopping, killAt = nil, time.After(grace)
+			stopping, killAt = nil, time.After(a.s.opt.grace)
 		case <-killAt:
 			return a.killed()
 		case <-a.flush:
@@ -135,6 +135,11 @@ func (a *attempt) pulse(renew bool) (renewed bool) {
 		a.cancel(ErrShutdown) // ended behind our back: another process found our lease over
 	case run.CancelRequested:
 		a.cancel(ErrCancelRequested)
+	}
+	if run.PendingApprovals > 0 && !run.Status.Terminal() {
+		if err := a.expire(ctx); err != nil { // for a box that polls; a session expires its own by itself
+			a.s.log.Warn("expire approvals", "run", a.id, "error", err)
+		}
 	}
 	if !renew || run.Status.Terminal() {
 		return false

@@ -19,6 +19,11 @@ import (
 // adopts. What a run left on the disk stays.
 func (s *Service) recoverRuns(ctx context.Context) error {
 	s.keepReserve()
+	if s.opt.Adopt && s.opt.Executor != nil {
+		if err := s.accepting(); err != nil { // before a run is taken over: its owner names the socket
+			return err
+		}
+	}
 	here := s.self.Place
 	for h, err := range s.store.Runs(ctx, ownerKey) {
 		if err != nil {

@@ -47,6 +47,8 @@ type Options struct {
 	Adopt    bool          // carry out queued runs that a dead process left, instead of failing them
 	NoSocket bool          // open no unix socket for the runs of this process
 	Log      *slog.Logger  // nil: nothing is logged
+
+	grace time.Duration // shorter in tests
 }
 
 // Service owns the runs of a state directory: it is [contract.Runs] in process, and serves the same
@@ -125,6 +127,9 @@ func withDefaults(opt Options) Options {
 	}
 	if opt.Lease <= 0 {
 		opt.Lease = defaultLease
+	}
+	if opt.grace == 0 {
+		opt.grace = defaultGrace
 	}
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)

@@ -2,6 +2,10 @@ package host_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,7 +16,13 @@ import (
 	"github.com/rivumi/rivumi/internal/control/store/mem"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childEnv); dir != "" {
+		child(dir)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // play is an executor made of a function.
 type play func(ctx context.Context, j host.Job) contract.Ending
@@ -54,26 +64,186 @@ func done(context.Context, host.Job) contract.Ending {
 	return contract.Ending{State: contract.Completed, Result: &contract.Result{Outcome: contract.OutcomeNoChanges, Summary: "hello"}}
 }
 
-func TestRunGoesFromStartToItsTerminalEvent(t *testing.T) {
-	s := open(t, host.Options{Store: mem.New(), Executor: play(func(ctx context.Context, j host.Job) contract.Ending {
-		if err := j.Session.Append(ctx, contract.NewEvent(1, contract.StepStarted{Step: 1, Max: 5})); err != nil {
-			t.Error(err)
-		}
-		return done(ctx, j)
-	})})
+func start(t testing.TB, s contract.Starter) contract.Run {
+	t.Helper()
 	run, err := s.Start(t.Context(), task())
 	if err != nil {
 		t.Fatal(err)
 	}
-	var types []contract.EventType
+	return run
+}
+
+func follow(t testing.TB, s contract.Watcher, id contract.RunID, after int64) (out []contract.Event) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for e, err := range s.Events(ctx, id, after) {
+		if err != nil {
+			t.Fatalf("events: %v", err)
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+func notice(text string) contract.Event {
+	return contract.NewEvent(1, contract.Notice{Level: "info", Code: "said", Text: text})
+}
+
+func TestAnExecutorThatDoesNotStopIsGivenUp(t *testing.T) {
+	release := make(chan struct{})
+	s := open(t, host.Options{Store: mem.New(), Executor: play(func(context.Context, host.Job) contract.Ending {
+		<-release
+		return contract.Ending{State: contract.Completed}
+	})}.WithGrace(50*time.Millisecond))
+	defer close(release)
+	run := start(t, s)
+	if err := s.Cancel(t.Context(), run.ID, "enough"); err != nil {
+		t.Fatal(err)
+	}
+	all := follow(t, s, run.ID, 0)
+	if last := all[len(all)-1]; last.Type != contract.TypeRunCancelled {
+		t.Errorf("ended with %s", last.Type)
+	}
+}
+
+func TestStreamedTextIsGatheredAndKeepsItsOrder(t *testing.T) {
+	s := open(t, host.Options{Store: mem.New(), Executor: play(func(ctx context.Context, j host.Job) contract.Ending {
+		put := func(p contract.Payload) {
+			if err := j.Session.Append(ctx, contract.NewEvent(1, p)); err != nil {
+				t.Error(err)
+			}
+		}
+		for range 100 {
+			put(contract.ModelDelta{Text: "a"})
+		}
+		put(contract.ModelDelta{Reasoning: "hm"})
+		put(contract.ModelDelta{Text: "b"})
+		put(contract.ModelMessage{Text: "done"})
+		put(contract.ToolOutput{CallID: "c1", Stream: "stdout", Text: "x"})
+		put(contract.ToolOutput{CallID: "c1", Stream: "stderr", Text: "y"})
+		return done(ctx, j) // what is held goes along with the end
+	})})
+	run := start(t, s)
+	text, deltas := "", 0
+	var order []contract.EventType
+	for _, e := range follow(t, s, run.ID, 0)[2:] {
+		order = append(order, e.Type)
+		if d, ok := contract.As[contract.ModelDelta](e); ok {
+			deltas++
+			text += d.Text + d.Reasoning
+		}
+		if o, ok := contract.As[contract.ToolOutput](e); ok {
+			text += o.Text
+		}
+	}
+	if want := strings.Repeat("a", 100) + "hmb" + "xy"; text != want {
+		t.Errorf("text %q, want %q", text, want)
+	}
+	if deltas < 3 || deltas > 40 || order[deltas] != contract.TypeModelMessage || len(order) != deltas+4 {
+		t.Errorf("%d deltas in %v", deltas, order)
+	}
+}
+
+func TestHeldTextIsStoredWithoutFurtherEvents(t *testing.T) {
+	release := make(chan struct{})
+	s := open(t, host.Options{Store: mem.New(), Executor: play(func(ctx context.Context, j host.Job) contract.Ending {
+		if err := j.Session.Append(ctx, contract.NewEvent(1, contract.ModelDelta{Text: "thinking"})); err != nil {
+			t.Error(err)
+		}
+		<-release
+		return done(ctx, j)
+	})})
+	run := start(t, s)
 	for e, err := range s.Events(t.Context(), run.ID, 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		types = append(types, e.Type)
+		if e.Type == contract.TypeModelDelta {
+			close(release) // seen while the executor is silent
+		}
 	}
-	t.Log(types)
-	if len(types) != 4 || types[3] != contract.TypeRunCompleted {
-		t.Errorf("events: %v", types)
+}
+
+func TestTheSecretIsKeptAndGuarded(t *testing.T) {
+	dir := t.TempDir()
+	first := open(t, host.Options{Dir: dir, Executor: play(done)})
+	run := start(t, first)
+	follow(t, first, run.ID, 0)
+	second := open(t, host.Options{Dir: dir})
+	if _, err := second.Run(t.Context(), run.ID); err != nil {
+		t.Errorf("another service on the directory: %v", err)
+	}
+	path := filepath.Join(dir, "secret")
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("secret: %v, %v", info, err)
+	}
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := host.Open(t.Context(), host.Options{Dir: dir}); contract.KindOf(err) != contract.KindForbidden {
+		t.Errorf("opened %v with a secret that others can read: %v", s, err)
+	}
+}
+
+func TestAServiceWithoutExecutorStartsNothing(t *testing.T) {
+	s := open(t, host.Options{Store: mem.New()})
+	if _, err := s.Start(t.Context(), task()); contract.KindOf(err) != contract.KindUnavailable {
+		t.Errorf("start: %v", err)
+	}
+}
+
+func TestManyRunsShareTheRoom(t *testing.T) {
+	var now, most atomic.Int64
+	s := open(t, host.Options{MaxRuns: 3, Executor: play(func(ctx context.Context, j host.Job) contract.Ending {
+		for n := now.Add(1); ; {
+			if old := most.Load(); n <= old || most.CompareAndSwap(old, n) {
+				break
+			}
+		}
+		for range 5 {
+			if err := j.Session.Append(ctx, notice("x")); err != nil {
+				t.Error(err)
+			}
+		}
+		now.Add(-1)
+		return done(ctx, j)
+	})})
+	var ids []contract.RunID
+	for range 20 {
+		ids = append(ids, start(t, s).ID)
+	}
+	for _, id := range ids {
+		if n := len(follow(t, s, id, 0)); n != 8 {
+			t.Errorf("%d events", n)
+		}
+	}
+	if most.Load() > 3 {
+		t.Errorf("%d at once", most.Load())
+	}
+}
+
+func TestAResumedRunNamesItsOrigin(t *testing.T) {
+	s := open(t, host.Options{Store: mem.New(), Executor: play(func(ctx context.Context, j host.Job) contract.Ending {
+		m, err := j.Session.Take(ctx)
+		if err != nil || j.Run.Attempt == 2 && (len(m) != 1 || m[0].Text != "and now?") {
+			t.Errorf("messages of attempt %d: %v, %v", j.Run.Attempt, m, err)
+		}
+		return done(ctx, j)
+	})})
+	first := start(t, s)
+	follow(t, s, first.ID, 0)
+	second, err := s.Resume(t.Context(), first.ID, "and now?")
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := contract.RunID("")
+	for _, e := range follow(t, s, second.ID, 0) {
+		if r, ok := contract.As[contract.RunResumed](e); ok {
+			from = r.From
+		}
+	}
+	if from != first.ID || second.ID == first.ID {
+		t.Errorf("resumed %s from %s", second.ID, from)
 	}
 }
