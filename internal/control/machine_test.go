@@ -406,6 +406,12 @@ func TestAnyInterleavingKeepsTheInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &machine{world: newWorld(t, testConfig(contract.Edge())), decisions: map[string]contract.Verdict{}, t: t}
 		m.mode = rapid.SampledFrom([]contract.Unattended{"", "", contract.UnattendedDeny, contract.UnattendedStop}).Draw(t, "unattended")
+		if rapid.IntRange(0, 3).Draw(t, "started") > 0 { // the deeper states are worth most of the walks
+			m.Create(t)
+			m.Check(t)
+			m.Claim(t)
+			m.Check(t)
+		}
 		t.Repeat(map[string]func(*rapid.T){
 			"create": m.Create, "claim": m.Claim, "renew": m.Renew, "append": m.Append, "client": m.AppendClient,
 			"ask": m.Ask, "decide": m.Decide, "cancel": m.Cancel, "mail": m.Mail, "model": m.Model,
@@ -419,7 +425,8 @@ func TestAnyInterleavingKeepsTheInvariants(t *testing.T) {
 			}
 		}
 	})
-	if ended == 0 || completed == 0 {
+	t.Logf("%d runs ended, %d completed", ended, completed)
+	if !testing.Short() && (ended == 0 || completed == 0) {
 		t.Errorf("%d runs ended, %d completed: the test sees too little", ended, completed)
 	}
 }
