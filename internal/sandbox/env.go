@@ -32,6 +32,7 @@ func BaseEnv(scratch string, allow []string) []string {
 		"VISUAL=false",
 		"GIT_EDITOR=false",
 		"GIT_SEQUENCE_EDITOR=false",
+		"GIT_CONFIG_NOSYSTEM=1",
 		"GIT_TERMINAL_PROMPT=0",
 		"GIT_ASKPASS=",
 		"SSH_ASKPASS=",

@@ -89,6 +89,14 @@ func limit(l sandbox.Limits) error {
 // dropCapabilities empties every set of the thread for good: what it starts cannot get any back,
 // not as user 0 either, since the bounding set is empty and user 0 is made an ordinary number.
 func dropCapabilities() error {
+	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var have, none [2]unix.CapUserData
+	if err := unix.Capget(&hdr, &have[0]); err != nil {
+		return fmt.Errorf("read capabilities: %w", err)
+	}
+	if have == none {
+		return nil // and no_new_privs, set before, keeps it so: nothing that is started gains any
+	}
 	const noRoot, noRootLocked, noRaise, noRaiseLocked = 1 << 0, 1 << 1, 1 << 6, 1 << 7
 	if err := unix.Prctl(unix.PR_SET_SECUREBITS, noRoot|noRootLocked|noRaise|noRaiseLocked, 0, 0, 0); err != nil {
 		return fmt.Errorf("make user 0 ordinary: %w", err)
@@ -102,8 +110,6 @@ func dropCapabilities() error {
 			return fmt.Errorf("drop capability %d: %w", c, err)
 		}
 	}
-	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var none [2]unix.CapUserData
 	if err := unix.Capset(&hdr, &none[0]); err != nil {
 		return fmt.Errorf("drop capabilities: %w", err)
 	}

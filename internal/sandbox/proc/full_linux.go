@@ -3,7 +3,6 @@ package proc
 import (
 	"context"
 	"os"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -17,40 +16,48 @@ func (o *opener) openFull(ctx context.Context, s sandbox.Spec) (sandbox.Session,
 		return nil, err
 	}
 	q.Off = o.off
-	ses, r, err := launch(ctx, stageStart, q, s.Env)
+	ses, r, err := launch(ctx, processOf(stageStart), q, s.Env)
 	if err != nil {
 		return nil, err
 	}
+	ses.receipt = sandbox.Receipt{Tier: sandbox.TierFull, Layers: r.Layers, Versions: map[string]string{"kernel": kernelVersion()}}
+	if err := ses.adopt(ctx, r, q, s); err != nil {
+		return nil, err
+	}
+	return ses, nil
+}
+
+// adopt takes over the descriptors that a place with a view of its own hands out. On an error the
+// session is closed.
+func (s *session) adopt(ctx context.Context, r ready, q openRequest, spec sandbox.Spec) error {
 	want := 1
 	if q.Listen {
 		want++
 	}
 	if len(r.fds) != want {
 		closeAll(r.fds)
-		return nil, ses.abandon(ctx)
+		return s.abandon(ctx)
 	}
-	ses.receipt = sandbox.Receipt{
-		Tier: sandbox.TierFull, Network: networkName(s.Hosts), Layers: r.Layers, Missing: r.Missing,
-		Way: "plain", Versions: map[string]string{"kernel": kernelVersion()},
-	}
-	if s.Overlay != nil && !s.ReadOnly {
-		ses.receipt.Way = "overlay"
-		ses.work = s.Overlay.Work
-		ses.tree = os.NewFile(uintptr(r.fds[0]), "tree")
-		ses.root = "/proc/" + strconv.Itoa(os.Getpid()) + "/fd/" + strconv.Itoa(r.fds[0])
+	s.receipt.Network, s.receipt.Way = networkName(spec.Hosts), "plain"
+	if q.Lower != "" {
+		s.receipt.Way = "overlay"
+		s.work = spec.Overlay.Work
+		s.tree = os.NewFile(uintptr(r.fds[0]), "tree")
+		s.root = "/proc/" + itoa(os.Getpid()) + "/fd/" + itoa(r.fds[0])
 	} else {
 		unix.Close(r.fds[0])
-		if s.Overlay != nil {
-			ses.root = s.Overlay.Lower
+		if spec.Overlay != nil {
+			s.root = spec.Overlay.Lower
 		}
 	}
-	if q.Listen {
-		if err := ses.serveProxy(ctx, r.fds[1], s.Hosts); err != nil {
-			_ = ses.Close(context.WithoutCancel(ctx))
-			return nil, startError("serve the network proxy", err)
-		}
+	if !q.Listen {
+		return nil
 	}
-	return ses, nil
+	if err := s.serveProxy(ctx, r.fds[1], spec.Hosts); err != nil {
+		_ = s.Close(context.WithoutCancel(ctx))
+		return startError("serve the network proxy", err)
+	}
+	return nil
 }
 
 func networkName(hosts []string) string {

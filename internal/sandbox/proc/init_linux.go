@@ -84,85 +84,126 @@ func refusal(err error) *ready {
 	return &ready{Code: sandbox.ErrTier, What: err.Error(), Hint: "choose another sandbox; `rivumi doctor --sandbox` says what this machine has"}
 }
 
-// initMain is pid 1 of the place: it builds the view, confines its thread and serves commands.
-func initMain() int {
-	runtime.LockOSThread() // for good: this thread is confined and starts every command
-	// Signals from inside must not end pid 1. They are taken and dropped, not ignored: what is ignored
-	// would stay so in commands.
-	signal.Notify(make(chan os.Signal, 1))
+// accept takes the control socket of a stage and its first message.
+func accept() (*link, *openRequest, error) {
 	l, err := newLink(controlFD, "control")
 	if err != nil {
-		return 125
+		return nil, nil, err
 	}
 	m, fds, err := l.receive()
 	closeAll(fds)
-	if err != nil || m.Open == nil {
+	if err == nil && m.Open == nil {
+		err = errors.New("unexpected message")
+	}
+	return l, m.Open, err
+}
+
+// onOtherThread runs f locked to a thread that is not the process's first one. A signal to a process
+// is judged by its first thread: since that one stays outside of the file rules' domain, commands,
+// which are started from f's thread and are inside of it, cannot signal their supervisor.
+func onOtherThread(f func() int) int {
+	code := make(chan int)
+	go func() {
+		runtime.LockOSThread() // never let go: the thread gets confined
+		if unix.Gettid() == unix.Getpid() {
+			code <- onOtherThread(f) // this goroutine holds the first thread meanwhile
+			return
+		}
+		code <- f()
+	}()
+	return <-code
+}
+
+// initMain is pid 1 of the place: it builds the view, confines its thread and serves commands.
+func initMain() int {
+	l, q, err := accept()
+	if err != nil {
 		return 125
 	}
-	layers, out, err := contain(m.Open)
+	return onOtherThread(func() int {
+		return servePlace(l, q, func() ([]int, error) { return makePlace(q) }, "user, mount, pid, net, ipc, uts")
+	})
+}
+
+// servePlace makes the place, confines the thread in it and serves commands as pid 1.
+func servePlace(l *link, q *openRequest, build func() ([]int, error), namespaces string) int {
+	// Signals from inside must not end pid 1. They are taken and dropped, not ignored: what is ignored
+	// would stay so in commands.
+	signal.Notify(make(chan os.Signal, 1))
+	layers, out, err := contain(q, build)
 	if err != nil {
 		_ = l.send(message{Ready: refusal(err)})
 		return 125
 	}
+	layers["namespaces"] = namespaces
+	layers["root"] = "own, read-only"
 	err = l.send(message{Ready: &ready{Layers: layers}}, out...)
 	closeAll(out)
 	if err != nil {
 		return 125
 	}
-	s := &supervisor{link: l, tree: m.Open.Tree, all: func(sig unix.Signal) { _ = unix.Kill(-1, sig) }}
+	s := &supervisor{link: l, tree: q.Tree, all: func(sig unix.Signal) { _ = unix.Kill(-1, sig) }}
 	return s.serve()
 }
 
-// contain makes the place around this process. It gives descriptors for the owner: the tree, and
-// the listener where one was asked for.
-func contain(q *openRequest) (layers map[string]string, out []int, err error) {
+// contain makes the place and confines this thread. It gives descriptors for the owner: the tree,
+// and the listener where one was asked for.
+func contain(q *openRequest, build func() ([]int, error)) (layers map[string]string, out []int, err error) {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return nil, nil, fmt.Errorf("close pid 1 to others: %w", err)
 	}
-	sources, err := buildView(q)
+	out, err = build()
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := unix.Sethostname([]byte("sandbox")); err != nil {
-		return nil, nil, fmt.Errorf("set the host name: %w", err)
-	}
-	if err := loopbackUp(); err != nil {
-		return nil, nil, err
-	}
-	tree, err := unix.Open(q.Tree, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, fmt.Errorf("open the tree: %w", err)
-	}
-	out = append(out, tree)
-	if q.Listen {
-		fd, err := listenLoopback()
-		if err != nil {
-			return nil, nil, err
-		}
-		out = append(out, fd)
-	}
-	layers, err = confineThread(q, fullWalls(q, sources), []uint32{unix.AF_INET, unix.AF_INET6})
-	if err != nil {
-		return nil, nil, err
-	}
-	layers["namespaces"] = "user, mount, pid, net, ipc, uts"
-	layers["root"] = "own, read-only"
-	return layers, out, nil
+	layers, err = confineThread(q, wallsOf(q, landlockFloorFull), []uint32{unix.AF_INET, unix.AF_INET6})
+	return layers, out, err
 }
 
-// fullWalls are the same view again as file rules: a mount that should not be there stays closed.
-func fullWalls(q *openRequest, sources []source) walls {
-	w := walls{floor: landlockFloorFull, list: []string{"/"}, readDirs: []string{"/proc"}}
-	for _, s := range sources {
-		switch {
-		case s.file && s.Writable:
-			w.writeFiles = append(w.writeFiles, s.at())
-		case s.file:
-			w.readFiles = append(w.readFiles, s.at())
-		case s.Writable:
-			w.writeDirs = append(w.writeDirs, s.at())
+// makePlace makes the view, the name and the network of the full tier.
+func makePlace(q *openRequest) ([]int, error) {
+	if err := buildView(q); err != nil {
+		return nil, err
+	}
+	if err := unix.Sethostname([]byte("sandbox")); err != nil {
+		return nil, fmt.Errorf("set the host name: %w", err)
+	}
+	if err := loopbackUp(); err != nil {
+		return nil, err
+	}
+	return handOut(q)
+}
+
+// handOut opens what the owner gets.
+func handOut(q *openRequest) ([]int, error) {
+	tree, err := unix.Open(q.Tree, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open the tree: %w", err)
+	}
+	if !q.Listen {
+		return []int{tree}, nil
+	}
+	fd, err := listenLoopback()
+	return []int{tree, fd}, err
+}
+
+// wallsOf are the same view again as file rules: a mount that should not be there stays closed.
+func wallsOf(q *openRequest, floor int) walls {
+	w := walls{floor: floor, list: []string{"/"}, readDirs: []string{"/proc"}}
+	for _, b := range q.Binds {
+		st, err := os.Stat(b.at())
+		if err != nil {
+			continue
+		}
+		switch file := !st.IsDir(); {
+		case file && b.Writable:
+			w.writeFiles = append(w.writeFiles, b.at())
+		case file:
+			w.readFiles = append(w.readFiles, b.at())
+		case b.Writable:
+			w.writeDirs = append(w.writeDirs, b.at())
 		default:
-			w.readDirs = append(w.readDirs, s.at())
+			w.readDirs = append(w.readDirs, b.at())
 		}
 	}
 	for p := range q.Files {

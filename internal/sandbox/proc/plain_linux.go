@@ -2,6 +2,7 @@ package proc
 
 import (
 	"context"
+	"errors"
 	"os"
 
 	"github.com/rivumi/rivumi/internal/sandbox"
@@ -13,18 +14,51 @@ func (o *opener) open(ctx context.Context, s sandbox.Spec) (sandbox.Session, err
 		want = sandbox.TierFull
 	}
 	if s.MinTier != "" && !want.AtLeast(s.MinTier) {
-		return nil, &sandbox.Error{
-			Code: sandbox.ErrTier, What: "tier " + string(s.MinTier) + " is asked for and " + string(want) + " is chosen",
-			Hint: "choose a stronger sandbox",
-		}
+		return nil, tooWeak(want, s.MinTier)
 	}
 	switch want {
 	case sandbox.TierFull:
-		return o.openFull(ctx, s)
+		ses, err := o.openFull(ctx, s)
+		if err == nil || o.want != "" || code(err) != sandbox.ErrTier {
+			return ses, err
+		}
+		return o.openNext(ctx, s, err)
+	case sandbox.TierBwrap:
+		return o.openBwrap(ctx, s)
+	case sandbox.TierWeak:
+		return openWeak(ctx, s, o.off)
 	case sandbox.TierNone:
 		return openPlain(ctx, s)
 	}
-	return nil, &sandbox.Error{Code: sandbox.ErrTier, What: "tier " + string(want) + " is not a local one that is built", Hint: "choose another sandbox"}
+	return nil, &sandbox.Error{Code: sandbox.ErrTier, What: "tier " + string(want) + " is not a local one", Hint: "choose another sandbox"}
+}
+
+// openNext goes one tier down where nobody asked for more. There is no step below that: what is
+// weaker must be named.
+func (o *opener) openNext(ctx context.Context, s sandbox.Spec, first error) (sandbox.Session, error) {
+	if s.MinTier != "" && !sandbox.TierBwrap.AtLeast(s.MinTier) {
+		return nil, first
+	}
+	ses, err := o.openBwrap(ctx, s)
+	if code(err) == sandbox.ErrTier {
+		return nil, first // its hint names bubblewrap where that helps
+	}
+	return ses, err
+}
+
+func tooWeak(have, want sandbox.Tier) error {
+	return &sandbox.Error{
+		Code: sandbox.ErrTier, What: "tier " + string(want) + " is asked for and " + string(have) + " is chosen",
+		Hint: "choose a stronger sandbox",
+	}
+}
+
+func code(err error) string {
+	var e *sandbox.Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
 }
 
 // openPlain opens the plain tier: processes are held together, nothing is kept from them.
@@ -40,7 +74,7 @@ func openPlain(ctx context.Context, s sandbox.Spec) (sandbox.Session, error) {
 	} else if !st.IsDir() {
 		return nil, startError("open the tree", os.ErrInvalid)
 	}
-	ses, _, err := launch(ctx, stageSupervise, openRequest{Tree: s.Tree}, s.Env)
+	ses, _, err := launch(ctx, processOf(stageSupervise), openRequest{Tree: s.Tree, Limits: s.Limits}, s.Env)
 	if err != nil {
 		return nil, err
 	}

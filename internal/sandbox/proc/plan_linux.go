@@ -100,6 +100,9 @@ func (q *openRequest) sort() {
 	}
 	slices.SortFunc(q.Binds, func(a, b bind) int { return strings.Compare(a.at(), b.at()) })
 	slices.Sort(q.Folders)
+	q.Links = slices.DeleteFunc(q.Links, func(l [2]string) bool {
+		return slices.ContainsFunc(q.Binds, func(b bind) bool { return within(b.at(), l[1]) }) // a folder stands there
+	})
 }
 
 func (q *openRequest) system() {

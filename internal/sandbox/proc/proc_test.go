@@ -2,6 +2,7 @@ package proc_test
 
 import (
 	"os"
+	"strconv"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -28,3 +29,5 @@ func TestPlainSuite(t *testing.T) {
 func TestFullSuite(t *testing.T) {
 	sandboxtest.Suite(t, proc.New(proc.Options{Want: sandbox.TierFull}))
 }
+
+func itoa(n int) string { return strconv.Itoa(n) }

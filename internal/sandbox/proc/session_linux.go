@@ -9,8 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -48,7 +48,8 @@ type session struct {
 }
 
 // launch starts a supervisor and waits until it is ready.
-func launch(ctx context.Context, stage string, q openRequest, env []string) (*session, ready, error) {
+func launch(ctx context.Context, p process, q openRequest, env []string) (*session, ready, error) {
+	defer closeFiles(p.files)
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, ready{}, startError("make a control socket", err)
@@ -64,11 +65,7 @@ func launch(ctx context.Context, stage string, q openRequest, env []string) (*se
 		gone: make(chan struct{}), turn: make(chan struct{}, 1),
 	}
 	// The lifetime of the supervisor is the session's, not that of the ctx which opens it.
-	s.cmd = &exec.Cmd{
-		Path: "/proc/self/exe", Args: []string{stage}, Env: []string{}, Dir: "/",
-		Stderr: s.stderr, ExtraFiles: []*os.File{theirs},
-		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
-	}
+	s.cmd = p.command(theirs, s.stderr)
 	if err := s.cmd.Start(); err != nil {
 		l.conn.Close()
 		return nil, ready{}, startError("start the supervisor", err)
@@ -129,13 +126,16 @@ func (s *session) interrupt(ctx context.Context) (undo func()) {
 	}
 }
 
+// explain adds what a supervisor that has ended, or is about to, printed last.
 func (s *session) explain(err error) error {
+	t := time.NewTimer(time.Second)
+	defer t.Stop()
 	select {
 	case <-s.gone:
-		if text := s.stderr.String(); text != "" {
+		if text := strings.TrimSpace(s.stderr.String()); text != "" {
 			return fmt.Errorf("%w: %s", err, text)
 		}
-	default:
+	case <-t.C:
 	}
 	return err
 }

@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -37,9 +36,8 @@ type incoming struct {
 	fds []int
 }
 
-// serve answers until the owner's end of the socket is closed.
+// serve answers until the owner's end of the socket is closed. The caller has locked the thread.
 func (s *supervisor) serve() int {
-	runtime.LockOSThread()
 	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 125

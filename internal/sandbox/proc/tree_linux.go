@@ -25,22 +25,22 @@ func signalBelow(root int, sig unix.Signal) {
 	}
 }
 
-type process struct{ pid, parent int }
+type descendant struct{ pid, parent int }
 
 // below lists the descendants of root, parents first.
-func below(root int) []process {
+func below(root int) []descendant {
 	names, err := readNames("/proc")
 	if err != nil {
 		return nil
 	}
-	children := make(map[int][]process)
+	children := make(map[int][]descendant)
 	for _, n := range names {
 		pid, err := strconv.Atoi(n)
 		if err != nil {
 			continue
 		}
 		if parent := parentOf(pid); parent > 0 {
-			children[parent] = append(children[parent], process{pid, parent})
+			children[parent] = append(children[parent], descendant{pid, parent})
 		}
 	}
 	out := children[root]

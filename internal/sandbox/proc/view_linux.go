@@ -22,28 +22,28 @@ type source struct {
 	file bool
 }
 
-// buildView makes the root that commands see and enters it. It gives the binds that are there.
-func buildView(q *openRequest) ([]source, error) {
+// buildView makes the root that commands see and enters it.
+func buildView(q *openRequest) error {
 	sources, err := openSources(q)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	overlay := -1
 	if q.Lower != "" {
 		if overlay, err = openOverlay(q); err != nil {
-			return nil, &overlayError{err}
+			return &overlayError{err}
 		}
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return nil, fmt.Errorf("make mounts private: %w", err)
+		return fmt.Errorf("make mounts private: %w", err)
 	}
 	if err := tmpfs(newRoot, "mode=0755,size=16m"); err != nil {
-		return nil, err
+		return err
 	}
 	if err := fillView(q, sources, overlay); err != nil {
-		return nil, err
+		return err
 	}
-	return sources, enterView()
+	return enterView()
 }
 
 type overlayError struct{ err error }
