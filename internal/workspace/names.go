@@ -10,6 +10,9 @@ import (
 // isDotGit reports whether a file system could take this name for .git; format characters of any
 // kind are looked through, as some file systems do.
 func isDotGit(name string) bool {
+	if name == "" || name[0] < 0x80 && name[0] != '.' && name[0]|0x20 != 'g' {
+		return false // what is looked through is never ASCII, so the first byte tells; a scan asks for every file
+	}
 	if contract.IsGitName(name) {
 		return true
 	}
