@@ -355,7 +355,9 @@ func (w *world) run(ctx context.Context) agent.Result {
 
 func (w *world) end(want agent.End) agent.Result {
 	w.t.Helper()
-	r := w.run(w.t.Context())
+	ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Minute) // so that a run that hangs says how
+	defer cancel()
+	r := w.run(ctx)
 	if r.End != want {
 		w.t.Fatalf("the run ended %s (%+v), want %s\n%s", r.End, r.Failure, want, w.log.types())
 	}
