@@ -115,7 +115,17 @@ func (m *modelSource) setup(_ context.Context, t contract.Task) (runner.ModelSet
 	if t.Repository != nil {
 		dir = t.Repository.Path
 	}
-	return m.open(t.Model, dir)
+	set, err := m.open(t.Model, dir)
+	if err != nil || t.FallbackModel == "" {
+		return set, err
+	}
+	second, err := m.open(t.FallbackModel, dir)
+	if err != nil {
+		return set, err
+	}
+	set.Model = &fallback{first: set.Model, second: second.Model, name: second.Name}
+	set.Price = nil // one price cannot stand for two models: the cost is unknown
+	return set, nil
 }
 
 // absoluteModel makes the file of a scripted model absolute, so that the task means the same
