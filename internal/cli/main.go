@@ -42,7 +42,7 @@ func asUsage(cmd *cobra.Command, err error) error {
 		return err
 	}
 	text := err.Error()
-	for _, start := range []string{"unknown command", "accepts ", "requires ", "unknown flag", "invalid argument", "required flag"} {
+	for _, start := range []string{"unknown command", "accepts ", "requires ", "unknown flag", "invalid argument", "required flag", "if any flags in the group"} {
 		if strings.HasPrefix(text, start) {
 			return &failure{contract.ExitUsage, err, cmd.CommandPath() + " --help"}
 		}
