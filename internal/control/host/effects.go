@@ -68,8 +68,10 @@ func (v *visit) keepEnded(ctx context.Context) {
 	}
 }
 
-// frames are gathered up to this many bytes for one write.
-const writeBytes = 64 << 10
+const (
+	writeBytes = 64 << 10             // frames are gathered up to this for one write
+	streamPace = 5 * time.Millisecond // between two writes of a busy run
+)
 
 // stream writes the log of a run: as NDJSON what is stored now, as SSE until its end.
 func (v *visit) stream(ctx context.Context, resp control.Response, e control.Stream) {
@@ -84,7 +86,7 @@ func (v *visit) stream(ctx context.Context, resp control.Response, e control.Str
 	}
 	f := following{run: e.Run, after: e.After, live: e.SSE}
 	if e.SSE {
-		f.beat = e.KeepAlive
+		f.beat, f.pace = e.KeepAlive, streamPace
 	}
 	var buf []byte
 	for lines, err := range v.s.follow(ctx, f) {
