@@ -163,7 +163,7 @@ func TestPlainLinesHoldNoEscapeByte(t *testing.T) {
 		contract.ToolStarted{CallID: "c", Name: evil}, contract.ToolResult{CallID: "c", Stdout: evil, ExitCode: 1}, contract.CheckFinished{CheckResult: contract.CheckResult{Argv: contract.Check{evil}}, Tail: evil},
 		contract.Notice{Text: evil}, contract.MessageUser{Message: contract.Message{Text: evil}}, contract.RunCancelRequested{Reason: evil},
 		contract.RunEnded{State: contract.Failed, Error: &contract.Failure{Code: "x", Message: evil, Hint: evil}, Result: &contract.Result{Summary: evil, ChangedFiles: []contract.FileChange{{Path: evil}}}})
-	for _, args := range [][]string{{"attach", "n"}, {"show", "n"}, {"logs", "n"}, {"ps"}, {"logs", "n", "--json"}, {"show", "n", "--jq", ".instruction"}, {"diff", "n", "--stat"}} {
+	for _, args := range [][]string{{"attach", "n"}, {"show", "n"}, {"logs", "n"}, {"ps"}, {"show", "n", "--jq", ".instruction"}, {"diff", "n", "--stat"}} {
 		_, out, errOut := runOn(t, m, args...)
 		if i := strings.IndexAny(out+errOut, "\x1b\x07\u009b\u202e"); i >= 0 {
 			t.Errorf("%v prints a control character near %q", args, (out + errOut)[max(0, i-20):i+1])

@@ -68,10 +68,8 @@ func (v *visit) keepEnded(ctx context.Context) {
 	}
 }
 
-const (
-	writeBytes = 64 << 10             // frames are gathered up to this for one write
-	streamPace = 5 * time.Millisecond // between two writes of a busy run
-)
+// frames are gathered up to this many bytes for one write.
+const writeBytes = 64 << 10
 
 // stream writes the log of a run: as NDJSON what is stored now, as SSE until its end.
 func (v *visit) stream(ctx context.Context, resp control.Response, e control.Stream) {
@@ -86,7 +84,7 @@ func (v *visit) stream(ctx context.Context, resp control.Response, e control.Str
 	}
 	f := following{run: e.Run, after: e.After, live: e.SSE}
 	if e.SSE {
-		f.beat, f.pace = e.KeepAlive, streamPace
+		f.beat = e.KeepAlive
 	}
 	var buf []byte
 	for lines, err := range v.s.follow(ctx, f) {

@@ -84,7 +84,6 @@ type following struct {
 	after int64
 	live  bool          // follow the log to its end; otherwise what is stored now
 	beat  time.Duration // an empty batch after so much silence; 0: never
-	pace  time.Duration // least time between two batches that are not full; 0: none
 }
 
 // follow yields the stored lines of a run above a number in batches, in the caller's goroutine.
@@ -96,12 +95,8 @@ func (s *Service) follow(ctx context.Context, w following) iter.Seq2[[][]byte, e
 		}
 		f, release := s.feed(w.run)
 		defer release()
-		quiet, full := time.Now(), true
+		quiet := time.Now()
 		for {
-			if err := w.rest(ctx, quiet, full); err != nil {
-				yield(nil, err)
-				return
-			}
 			more := f.wait()
 			lines, ended, err := f.read(ctx, s, w.run, w.after)
 			switch {
@@ -109,7 +104,7 @@ func (s *Service) follow(ctx context.Context, w following) iter.Seq2[[][]byte, e
 				yield(nil, err)
 				return
 			case len(lines) > 0:
-				w.after, full = seqOf(lines[len(lines)-1]), len(lines) >= pageLines
+				w.after = seqOf(lines[len(lines)-1])
 			case ended || !w.live:
 				return
 			default:
@@ -121,28 +116,11 @@ func (s *Service) follow(ctx context.Context, w following) iter.Seq2[[][]byte, e
 					continue
 				}
 			}
-			if !yield(lines, nil) || len(lines) > 0 && isEnd(lines[len(lines)-1]) {
+			if !yield(lines, nil) {
 				return
 			}
 			quiet = time.Now()
 		}
-	}
-}
-
-// rest lets the next events gather when the last batch was short and just now: a busy run costs a
-// follower few wake-ups, a quiet one is told at once.
-func (w following) rest(ctx context.Context, last time.Time, full bool) error {
-	left := w.pace - time.Since(last)
-	if full || left <= 0 {
-		return nil
-	}
-	t := time.NewTimer(left)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 
@@ -233,11 +211,4 @@ func seqOf(line []byte) int64 {
 		return 0 // no line of the core's
 	}
 	return n
-}
-
-// isEnd reports whether a stored line is a terminal event. Its type, too, stands before its data.
-func isEnd(line []byte) bool {
-	_, rest, _ := bytes.Cut(line, []byte(`"type":"`))
-	kind, _, _ := bytes.Cut(rest, []byte(`"`))
-	return contract.Event{Type: contract.EventType(kind)}.Ends()
 }

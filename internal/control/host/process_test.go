@@ -195,16 +195,7 @@ func TestAStoppedOwnerKeepsItsRun(t *testing.T) {
 	dir := t.TempDir()
 	p := spawn(t, dir)
 	s := open(t, host.Options{Dir: dir})
-	for e, err := range s.Events(t.Context(), p.run, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		// It waits now and writes nothing: a process that is stopped inside a commit would hold up
-		// every other writer of the file until it goes on.
-		if e.Type == contract.TypeApprovalRequested {
-			break
-		}
-	}
+	approve(t, &host.Link{Service: s}, p.run)
 	if err := p.cmd.Process.Signal(unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
