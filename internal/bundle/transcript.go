@@ -89,8 +89,9 @@ func turnOf(e contract.Event) (Turn, bool) {
 	case contract.TypeNotice:
 		p, ok := contract.As[contract.Notice](e)
 		return Turn{Role: "notice", Text: p.Text, Failed: p.Level == "error"}, ok
+	default:
+		return Turn{}, false
 	}
-	return Turn{}, false
 }
 
 func assistantTurn(e contract.Event) (Turn, bool) {

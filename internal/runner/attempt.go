@@ -144,6 +144,7 @@ func (a *attempt) watch(e contract.Event) {
 		a.diff.edited = a.diff.edited || ok && (p.Name == "edit" || p.Name == "write")
 	case contract.TypeStepStarted:
 		a.step = e.Step
+	default:
 	}
 }
 

@@ -43,6 +43,7 @@ func BenchmarkOneStepRun(b *testing.B) {
 						first = e.Time.Time
 					case contract.TypeModelMessage, contract.TypeCheckResult:
 						last = e.Time.Time
+					default:
 					}
 				}
 				ready += first.Sub(began)

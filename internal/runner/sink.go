@@ -58,6 +58,7 @@ func (s *sink) clean(e contract.Event) (contract.Event, bool) {
 		}
 	case contract.TypeModelMessage:
 		return s.message(e), true
+	default:
 	}
 	e.Data = redactJSON(e.Data, s.secrets.String)
 	return e, true
@@ -115,8 +116,9 @@ func (s *sink) flush(e contract.Event) []contract.Event {
 			return nil
 		}
 		return []contract.Event{contract.NewEvent(e.Step, rest)}
+	default:
+		return nil
 	}
-	return nil
 }
 
 func (s *sink) end(key string) string {
