@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -231,4 +233,44 @@ func TestErrorsMapToTheirReason(t *testing.T) {
 			t.Errorf("%v, %v: %s %s, want %s %s", x.err, x.cause, state, f.Code, x.state, x.code)
 		}
 	}
+}
+
+func TestTheTreeIsLookedAtAtOnceAfterFileToolsAndSparinglyAfterCommands(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		name string
+		d    diffWatch
+		want bool
+	}{
+		{"never looked", diffWatch{}, true},
+		{"just looked", diffWatch{looked: now.Add(-time.Second)}, false},
+		{"just looked, a file tool ran", diffWatch{looked: now.Add(-time.Second), edited: true}, true},
+		{"two seconds ago", diffWatch{looked: now.Add(-2 * time.Second)}, true},
+		{"two seconds ago, a look is dear", diffWatch{looked: now.Add(-2 * time.Second), cost: time.Second}, false},
+		{"ten seconds ago, a look is dear", diffWatch{looked: now.Add(-10 * time.Second), cost: time.Second}, true},
+	} {
+		if got := c.d.due(now); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
+
+func TestTheEndOutlivesTheRunButNotForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		after, done := afterwards(ctx)
+		defer done()
+		time.Sleep(time.Hour)
+		cancel()
+		time.Sleep(finishTime - time.Second)
+		synctest.Wait()
+		if after.Err() != nil {
+			t.Fatal("ended before its time")
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if after.Err() == nil {
+			t.Fatal("goes on beyond the grace")
+		}
+	})
 }

@@ -113,6 +113,30 @@ func TestFailingCheckOfAQuestionFailsTheRun(t *testing.T) {
 	want(t, w.run(t.Context()), contract.Failed, contract.FailChecks)
 }
 
+func TestCheckThatNeverEndsIsStoppedWithinTheWallTime(t *testing.T) {
+	w := newWorld(t, toy())
+	w.task.Checks = []contract.Check{{"sh", "-c", "echo waiting; sleep 300"}}
+	w.task.Limits.MaxSteps, w.task.Limits.WallTimeSeconds = 1, 3
+	w.script("turns: [{text: Done.}]\ndefault: repeat-last")
+	e := w.run(t.Context())
+	want(t, e, contract.Failed, contract.FailChecks)
+	if c := e.Result.Checks; len(c) != 1 || !c[0].TimedOut || c[0].Passed || !strings.Contains(w.s.Artifact(t, bundle.CheckLog(1)), "waiting") {
+		t.Errorf("checks %+v", c)
+	}
+}
+
+func TestCheckThatCannotStartHasExitCode127(t *testing.T) {
+	w := newWorld(t, toy())
+	w.task.Checks = []contract.Check{{"no-such-program-here"}}
+	w.task.Limits.MaxSteps = 1
+	w.script("turns: [{text: Done.}]\ndefault: repeat-last")
+	e := w.run(t.Context())
+	want(t, e, contract.Failed, contract.FailChecks)
+	if c := e.Result.Checks; len(c) != 1 || c[0].ExitCode != 127 || w.s.Artifact(t, bundle.CheckLog(1)) == "" {
+		t.Errorf("checks %+v", c)
+	}
+}
+
 func TestFailingCheckGoesBackToTheModel(t *testing.T) {
 	w := newWorld(t, toy())
 	w.task.Checks = []contract.Check{{"sh", "-c", "grep -q three a.txt || { echo no three here; exit 4; }"}}
@@ -244,12 +268,16 @@ turns:
   - calls:
       - {name: bash, arguments: {command: "env; cat /proc/self/environ; cat /proc/1/environ; echo sk-test-000111222; printf %s sk-test-000111 222333"}}
       - {name: bash, arguments: {command: "tr '\\0' '\\n' < /proc/$PPID/environ"}}
+      - {name: bash, arguments: {command: "test -z \"$OPENAI_API_KEY\" && echo it is absent"}}
   - text: The key is sk-test-000111222333.
 `)
 	e := w.run(t.Context())
 	want(t, e, contract.Completed, "")
 	if strings.Contains(e.Result.Summary, secret) {
 		t.Error("summary")
+	}
+	if r := runlog.All[contract.ToolResult](w.s.Events()); !strings.Contains(r[2].Text, "it is absent") {
+		t.Errorf("a variable that holds a known secret reached a command: %s", r[2].Text)
 	}
 	for _, r := range m.all() {
 		for _, msg := range r.Messages {
