@@ -128,20 +128,25 @@ func TestSS04AFollowerComesBackAfterEveryCut(t *testing.T) {
 func TestALogThatIsNotWholeIsAnError(t *testing.T) {
 	log := lines(6, "x")
 	other := lines(6, "y")
-	for name, frames := range map[string][]string{
-		"gap":                       {log[0], log[1], log[3]},
-		"repeat":                    {log[0], log[1], log[1]},
-		"changed":                   {log[0], other[1], log[2]},
-		"replaced end of the chain": {log[0], log[1], other[2]},
+	for _, c := range []struct {
+		why    string // in the error
+		frames []string
+		good   int // events before it
+	}{
+		{"event 4 of the log came where 3", []string{log[0], log[1], log[3]}, 2},
+		{"event 2 of the log came where 3", []string{log[0], log[1], log[1]}, 2},
+		{"broken at event 2", []string{log[0], other[1], other[2]}, 1},
+		{"broken at event 3", []string{log[0], log[1], other[2]}, 2},
 	} {
-		c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		cl := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			stream(w)
-			for _, line := range frames {
+			for _, line := range c.frames {
 				_, _ = io.WriteString(w, frame(line))
 			}
 		})
-		if seqs, err := follow(t, c, 0); contract.KindOf(err) != contract.KindConflict {
-			t.Errorf("%s: %v, %v", name, seqs, err)
+		seqs, err := follow(t, cl, 0)
+		if contract.KindOf(err) != contract.KindConflict || !strings.Contains(err.Error(), c.why) || len(seqs) != c.good {
+			t.Errorf("%s: %v, %v", c.why, seqs, err)
 		}
 	}
 }
