@@ -2,6 +2,7 @@ package proc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -55,4 +56,14 @@ func prepareScratch(dir string) error {
 
 func startError(what string, err error) error {
 	return &sandbox.Error{Code: sandbox.ErrStart, What: what, Err: err}
+}
+
+func check(c sandbox.Command) error {
+	if len(c.Argv) == 0 || c.Argv[0] == "" {
+		return startError("run a command", errors.New("no command"))
+	}
+	if !filepath.IsLocal(filepath.FromSlash(c.Dir)) && c.Dir != "" {
+		return startError("run "+c.Argv[0], fmt.Errorf("folder %q leaves the tree", c.Dir))
+	}
+	return nil
 }

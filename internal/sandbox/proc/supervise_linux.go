@@ -13,9 +13,8 @@ import (
 )
 
 const (
-	drainDelay = 200 * time.Millisecond // what a command left may still end by itself
-	killEvery  = 20 * time.Millisecond  // killed processes may have started others meanwhile
-	killFor    = 5 * time.Second
+	killEvery = 20 * time.Millisecond // killed processes may have started others meanwhile
+	killFor   = 5 * time.Second
 )
 
 // supervisor runs one command after another on the thread it is locked to: what confines that
