@@ -3,14 +3,17 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rivumi/rivumi/internal/contract"
-	"github.com/rivumi/rivumi/internal/sandbox"
+	"github.com/rivumi/rivumi/internal/sandbox/proc"
 )
 
 type doctorOptions struct {
@@ -35,7 +38,7 @@ func newDoctorCmd(f *Factory, do func(context.Context, *doctorOptions) error) *c
 // finding is one thing the doctor looked at.
 type finding struct {
 	Name   string `json:"name"`
-	Level  string `json:"level"` // ok, warning, error
+	Level  string `json:"level"` // ok, warning, error; missing for a tier that is not there
 	Detail string `json:"detail"`
 	Hint   string `json:"hint,omitempty"`
 }
@@ -49,9 +52,8 @@ type diagnosis struct {
 func runDoctor(ctx context.Context, o *doctorOptions) error {
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	d := diagnosis{OK: true, Findings: []finding{
-		checkGit(ctx), o.checkState(), o.checkConfig(), o.checkModels(), checkSandbox(ctx, o.Factory),
-	}}
+	d := diagnosis{OK: true, Findings: []finding{checkGit(ctx), o.checkState(), o.checkConfig(), o.checkModels()}}
+	d.Findings = append(d.Findings, checkSandbox(ctx)...)
 	for _, f := range d.Findings {
 		d.OK = d.OK && f.Level != "error"
 	}
@@ -117,46 +119,29 @@ func (o *doctorOptions) checkConfig() finding {
 	return finding{Name: "config", Level: "ok", Detail: o.UserConfigFile() + missing(o.UserConfigFile())}
 }
 
-// checkSandbox opens the strongest tier there is on an empty folder and runs one command in it.
-func checkSandbox(ctx context.Context, f *Factory) finding {
-	dir, err := os.MkdirTemp("", "rivumi-doctor-*")
-	if err != nil {
-		return finding{"sandbox", "error", err.Error(), "make room in the temporary folder"}
+// checkSandbox tries every local tier for real: one that runs commands is enough, the strongest
+// counts. Without one a run is refused unless it asks for none.
+func checkSandbox(ctx context.Context) []finding {
+	report := proc.Detect(ctx)
+	best := finding{Name: "sandbox", Level: "ok", Detail: "runs are held by tier " + string(report.Best)}
+	if report.Best == "" {
+		best = finding{"sandbox", "warning", "no tier can be had here: runs are refused with exit code 7", "-s none runs without one; rivumi help sandbox"}
 	}
-	defer os.RemoveAll(dir)
-	tree := filepath.Join(dir, "tree")
-	if err := os.Mkdir(tree, 0o700); err != nil {
-		return finding{"sandbox", "error", err.Error(), "make room in the temporary folder"}
-	}
-	scratch := filepath.Join(dir, "scratch")
-	if err := os.Mkdir(scratch, 0o700); err != nil {
-		return finding{"sandbox", "error", err.Error(), "make room in the temporary folder"}
-	}
-	place, err := f.place(ctx, contract.Task{})
-	if err != nil {
-		return sandboxFinding(err)
-	}
-	s, err := place.Opener.Open(ctx, sandbox.Spec{Tree: tree, Scratch: scratch, Env: sandbox.BaseEnv(scratch, nil)})
-	if err != nil {
-		return sandboxFinding(err)
-	}
-	defer s.Close(context.WithoutCancel(ctx))
-	exit, err := s.Run(ctx, sandbox.Command{Argv: []string{"true"}}, sandbox.Output{})
-	if err != nil || exit.Code != 0 {
-		return finding{"sandbox", "error", fmt.Sprintf("a command cannot be run: exit %d, %v", exit.Code, err), "rivumi help sandbox"}
-	}
-	rc := s.Receipt()
-	out := finding{Name: "sandbox", Level: "ok", Detail: "tier " + string(rc.Tier)}
-	if !rc.Tier.AtLeast(sandbox.TierFull) {
-		out.Level, out.Hint = "warning", "rivumi help sandbox; rivumi says the tier in the first line of every run"
-	}
-	for _, m := range rc.Missing {
-		out.Hint = firstOf(m, out.Hint)
+	out := []finding{best}
+	for _, t := range report.Tiers {
+		if t.Available {
+			out = append(out, finding{Name: "tier " + string(t.Tier), Level: "ok", Detail: layersText(t.Layers)})
+			continue
+		}
+		out = append(out, finding{"tier " + string(t.Tier), "missing", t.Missing, t.Hint})
 	}
 	return out
 }
 
-func sandboxFinding(err error) finding {
-	_, hint := describe(err)
-	return finding{"sandbox", "error", err.Error(), hint}
+func layersText(layers map[string]string) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(layers)) {
+		parts = append(parts, name+" "+layers[name])
+	}
+	return firstOf(strings.Join(parts, ", "), "no layers")
 }

@@ -102,6 +102,9 @@ func (c *carried) open(ctx context.Context) (*Local, error) {
 }
 
 func checkRepository(ctx context.Context, rep *contract.Repository) error {
+	if rep.Base == "" && headIsBorn(repositoryRoot(rep.Path)) {
+		return nil // the runner looks closer
+	}
 	repo, err := workspace.Discover(ctx, rep.Path)
 	if err == nil && rep.Base != "" {
 		_, _, err = repo.Resolve(ctx, rep.Base)
