@@ -5,6 +5,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/rivumi/rivumi/internal/config"
+	"github.com/rivumi/rivumi/internal/contract"
 )
 
 type resumeOptions struct {
@@ -19,7 +22,7 @@ func newResumeCmd(f *Factory, do func(context.Context, *cobra.Command, *resumeOp
 		do = runResume
 	}
 	cmd := &cobra.Command{
-		Use: "resume RUN [PROMPT]", Short: "Go on after a crash, or with a follow-up", Args: args(0, -1),
+		Use: "resume RUN [PROMPT]", Short: "Go on after a crash or a limit, or with a follow-up", Args: args(0, -1),
 		Example: "  rivumi resume @last\n  rivumi resume @last \"now add a test\"",
 		Long: "Starts a run that goes on from an ended one: with its task, its history and its tree. A tool call\n" +
 			"that was cut off by a crash is reported to the model as interrupted and never run again by itself.",
@@ -34,9 +37,12 @@ func newResumeCmd(f *Factory, do func(context.Context, *cobra.Command, *resumeOp
 	p := cmd.Flags()
 	p.BoolVar(&o.Fork, "fork", false, "leave the run as it is and start another from there (always so)")
 	p.BoolVarP(&o.Detach, "detach", "d", false, "go on in the background and print the run's id")
-	p.Bool("keep", false, "keep the worktree after the run")
+	p.StringVarP(&o.Name, "name", "n", "", "`NAME` a handle for the run")
 	p.StringVar(&o.Bundle, "bundle", "", "`FILE` write the bundle to it at the end")
-	p.StringP("output", "o", "", "`FORM` of the output: text, json, stream-json")
+	addSettingFlags(p)
+	for _, n := range []string{"dirty", "include"} {
+		p.Lookup(n).Hidden = true // the source stays what it was
+	}
 	addOutputFlags(p, &o.JSON, &o.JQ)
 	return cmd
 }
@@ -56,7 +62,8 @@ func runResume(ctx context.Context, cmd *cobra.Command, o *resumeOptions) error 
 	return startRun(ctx, &o.runOptions, p)
 }
 
-// goOn turns the plan into one that goes on from another run.
+// goOn turns the plan into one that goes on from another run: with its task, changed by the flags
+// that were given.
 func (o *runOptions) goOn(ctx context.Context, p *planned, ref, prompt string) error {
 	return o.withRuns(ctx, func(ctx context.Context, runs *Runs) error {
 		r, err := o.findRun(ctx, runs, ref)
@@ -70,7 +77,65 @@ func (o *runOptions) goOn(ctx context.Context, p *planned, ref, prompt string) e
 		if err != nil {
 			return err
 		}
+		if err := o.change(p.Config, &task); err != nil {
+			return err
+		}
+		o.extend(p.Config, r, &task)
 		p.Task, p.From, p.Prompt = task, r.ID, prompt
-		return nil
+		return contract.Validate(task, contract.Local(), contract.Rules{})
 	})
+}
+
+// change puts what flags said over the task. Everything else stays as the first run had it.
+func (o *runOptions) change(c *config.Config, t *contract.Task) error {
+	r := resolver{c.Only(config.Flag)}
+	r.text(&t.Model, "model")
+	r.text(&t.FallbackModel, "fallback_model")
+	r.text(&t.Effort, "effort")
+	t.Name = firstOf(o.Name, t.Name)
+	r.list(&t.AllowedPaths, "allowed_paths")
+	r.limits(&t.Limits)
+	if err := r.checks(t); err != nil {
+		return err
+	}
+	if err := r.approval(&t.Approval); err != nil {
+		return err
+	}
+	if o.IO.Asks() && !o.Detach && t.Approval.Unattended == contract.UnattendedDeny && c.Lookup("on_no_answer").Layer == config.Default {
+		t.Approval.Unattended = contract.UnattendedWait
+	}
+	return r.place(o, t)
+}
+
+// extend gives a run that ended at a limit as much again, unless a flag said how much: without
+// that it would end where it began.
+func (o *runOptions) extend(c *config.Config, r contract.Run, t *contract.Task) {
+	if r.Error == nil || r.Error.Reason == "loop" {
+		return
+	}
+	said := func(key string) bool { return c.Lookup(key).Layer == config.Flag }
+	l := &t.Limits
+	switch r.Error.Code {
+	case contract.FailSteps:
+		if !said("limits.max_steps") {
+			l.MaxSteps = min(2*l.MaxSteps, contract.Local().MaxSteps)
+			o.IO.Note("goes on with a limit of %d steps in all", l.MaxSteps)
+		}
+	case contract.FailModelRequests:
+		if !said("limits.max_calls") {
+			l.MaxModelRequests *= 2
+			o.IO.Note("goes on with a limit of %d model requests in all", l.ModelRequests())
+		}
+	case contract.FailTokens:
+		if !said("limits.max_tokens") {
+			l.MaxOutputTokens *= 2
+			o.IO.Note("goes on with a limit of %d output tokens in all", l.MaxOutputTokens)
+		}
+	case contract.FailCost:
+		if !said("limits.max_cost") {
+			l.MaxCostUSD *= 2
+			o.IO.Note("goes on with a limit of $%.2f in all", l.MaxCostUSD)
+		}
+	default:
+	}
 }

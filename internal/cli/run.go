@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -131,16 +130,12 @@ func (o *runOptions) planned(c *config.Config, t contract.Task) *planned {
 	}
 }
 
-// planFollowUp resolves --continue and --resume. Such a run has the task of the one it goes on
-// from, so flags that would make another task are refused rather than ignored.
+// planFollowUp resolves --continue and --resume. Such a run has the task and the tree of the one it
+// goes on from: flags may change its limits, approvals and model, those of the source are refused.
 func (o *runOptions) planFollowUp(ctx context.Context, flags *pflag.FlagSet, words []string) (*planned, error) {
-	for _, g := range runGroups() {
-		for _, n := range g.names {
-			fl := flags.Lookup(n)
-			changesTask := slices.Contains([]string{"Task", "Where", "Model", "Control", "Limits"}, g.title) && n != "cd" && n != "keep" && n != "dry-run"
-			if fl != nil && fl.Changed && changesTask {
-				return nil, usagef("leave it out, or start a new run", "--%s cannot be changed on a run that goes on", n)
-			}
+	for _, n := range []string{"file", "base", "dirty", "include", "worktree"} {
+		if flags.Changed(n) {
+			return nil, usagef("leave it out, or start a new run", "--%s cannot be changed on a run that goes on", n)
 		}
 	}
 	c, err := o.Config()

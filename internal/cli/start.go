@@ -35,7 +35,7 @@ func startRun(ctx context.Context, o *runOptions, p *planned) error {
 // start stores the run that is asked for: a new one, or one that goes on from another.
 func (p *planned) start(ctx context.Context, l *Local) (contract.Run, error) {
 	if p.From != "" {
-		return l.Resume(ctx, p.From, p.Prompt)
+		return l.ResumeAs(ctx, p.From, p.Prompt, &p.Task)
 	}
 	return l.Start(ctx, p.Task)
 }

@@ -202,6 +202,19 @@ func origin(f *file, name string) string {
 	return f.path
 }
 
+// Only gives the settings of one layer alone.
+func (c *Config) Only(l Layer) *Config {
+	out := &Config{chains: map[string][]Setting{}}
+	for name, chain := range c.chains {
+		for _, s := range chain {
+			if s.Layer == l {
+				out.push(name, s)
+			}
+		}
+	}
+	return out
+}
+
 // Lookup gives the setting in force; the zero Setting when nothing sets it.
 func (c *Config) Lookup(name string) Setting {
 	chain := c.chains[name]

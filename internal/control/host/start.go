@@ -28,6 +28,12 @@ func (s *Service) Start(ctx context.Context, t contract.Task) (contract.Run, err
 // Resume starts a new run that goes on from an ended one, with a further message for the agent where
 // prompt is not empty.
 func (s *Service) Resume(ctx context.Context, from contract.RunID, prompt string) (contract.Run, error) {
+	return s.ResumeAs(ctx, from, prompt, nil)
+}
+
+// ResumeAs is Resume with a changed task: other limits or approvals, another model. The source must
+// stay what it was; nil changes nothing.
+func (s *Service) ResumeAs(ctx context.Context, from contract.RunID, prompt string, task *contract.Task) (contract.Run, error) {
 	if err := s.genuine(from); err != nil {
 		return contract.Run{}, err
 	}
@@ -38,6 +44,9 @@ func (s *Service) Resume(ctx context.Context, from contract.RunID, prompt string
 	})
 	if err != nil {
 		return contract.Run{}, err
+	}
+	if task != nil {
+		origin.Task = *task
 	}
 	return s.create(ctx, func(env control.Env) contract.RunID {
 		return s.core.RunIDFor(env, "", "")
