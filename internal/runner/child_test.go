@@ -181,6 +181,9 @@ func TestOneWorkspaceIsGoneOnWithOnce(t *testing.T) {
 	e, _ := w.resume(t.Context(), history)
 	want(t, e, contract.Completed, "")
 	second, secondLog := w.dir, w.s.Events()
+	if got := runner.TakenBy(prior); got != second {
+		t.Errorf("taken by %q, not by %q", got, second)
+	}
 	w.dir = prior
 	e, _ = w.resume(t.Context(), history)
 	want(t, e, contract.Failed, contract.FailWorkspace)

@@ -82,17 +82,28 @@ func (a *attempt) priorPatch(ctx context.Context) ([]byte, error) {
 	return patch, nil
 }
 
+// TakenBy gives the folder of the run that went on in the workspace of the run in dir, "" for none or
+// one that is gone. Such a workspace must not be removed while that run is there: it is its tree.
+func TakenBy(dir string) string {
+	taker, err := os.ReadFile(filepath.Join(dir, fileTaken))
+	if err != nil {
+		return ""
+	}
+	other := strings.TrimSpace(string(taker))
+	if _, err := os.Lstat(filepath.Join(other, dirWorkspace)); err != nil {
+		return ""
+	}
+	return other
+}
+
 // claim links dir into this run's folder, unless another run that is still there has done so.
 func (a *attempt) claim(dir string) error {
 	link, note := a.folder(dirWorkspace), filepath.Join(a.j.Prior, fileTaken)
-	if taker, err := os.ReadFile(note); err == nil {
-		other := strings.TrimSpace(string(taker))
-		if _, err := os.Lstat(filepath.Join(other, dirWorkspace)); err == nil && other != a.j.Dir {
-			return stop(contract.FailWorkspace, "run %s already went on in this workspace; resume that one", filepath.Base(other))
-		}
-		if err := os.Remove(note); err != nil {
-			return fmt.Errorf("take the workspace over: %w", err)
-		}
+	if other := TakenBy(a.j.Prior); other != "" && other != a.j.Dir {
+		return stop(contract.FailWorkspace, "run %s already went on in this workspace; resume that one", filepath.Base(other))
+	}
+	if err := os.Remove(note); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("take the workspace over: %w", err)
 	}
 	if err := os.Symlink(dir, link); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("take the workspace over: %w", err)
