@@ -99,11 +99,13 @@ func TakenBy(dir string) string {
 // claim links dir into this run's folder, unless another run that is still there has done so.
 func (a *attempt) claim(dir string) error {
 	link, note := a.folder(dirWorkspace), filepath.Join(a.j.Prior, fileTaken)
-	if other := TakenBy(a.j.Prior); other != "" && other != a.j.Dir {
-		return stop(contract.FailWorkspace, "run %s already went on in this workspace; resume that one", filepath.Base(other))
-	}
-	if err := os.Remove(note); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("take the workspace over: %w", err)
+	if _, err := os.Lstat(note); err == nil {
+		if other := TakenBy(a.j.Prior); other != "" && other != a.j.Dir {
+			return stop(contract.FailWorkspace, "run %s already went on in this workspace; resume that one", filepath.Base(other))
+		}
+		if err := os.Remove(note); err != nil { // of a run that is gone
+			return fmt.Errorf("take the workspace over: %w", err)
+		}
 	}
 	if err := os.Symlink(dir, link); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("take the workspace over: %w", err)
