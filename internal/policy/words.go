@@ -132,12 +132,3 @@ func readWords(ws []*syntax.Word) []word {
 	}
 	return out
 }
-
-// plainWords makes words of known text.
-func plainWords(texts []string) []word {
-	out := make([]word, len(texts))
-	for i, t := range texts {
-		out[i] = word{text: t, raw: t, static: true, single: true}
-	}
-	return out
-}

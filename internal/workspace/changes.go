@@ -112,7 +112,7 @@ func (w *Workspace) askGit(ctx context.Context, src opener, res *scanResult, pat
 	if err != nil {
 		return nil, fmt.Errorf("make staging folder: %w", err)
 	}
-	defer removeTree(stage)
+	defer func() { _ = removeTree(stage) }() // what stays is inside the run's folder and goes with it
 	rules := map[string]bool{}
 	for i := range w.base {
 		if baseName(w.base[i].path) == ".gitignore" && !slices.Contains(res.deleted, w.base[i].path) {

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -193,7 +194,7 @@ func (s *scanner) racy(e *entry) bool {
 func (s *scanner) enter(fd int, name, prefix string, sub []entry) (bool, error) {
 	child, err := openFolder(fd, name)
 	if err != nil {
-		if err == unix.ENOTDIR || err == unix.ELOOP || err == unix.ENOENT {
+		if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOENT) {
 			return false, nil // no folder any more: its files are gone
 		}
 		return false, fmt.Errorf("open folder %q: %w", prefix+name, err)

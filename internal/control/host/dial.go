@@ -57,14 +57,14 @@ func (s *Service) dialOwner(ctx context.Context, id contract.RunID) (*client.Cli
 		return nil, err
 	}
 	dir := filepath.Join(s.opt.Dir, socketDir)
-	c, err := dialUnix(dir, o.Socket)
+	c, err := dialUnix(ctx, dir, o.Socket)
 	if err != nil {
 		return nil, nil // the store has all that the owner would say
 	}
 	_ = c.Close()
 	return client.New(client.Options{
 		URL: "http://rivumi", Patience: ownerPatience,
-		Dial: func(context.Context) (net.Conn, error) { return dialUnix(dir, o.Socket) },
+		Dial: func(ctx context.Context) (net.Conn, error) { return dialUnix(ctx, dir, o.Socket) },
 	})
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // OpenSocketForTest opens the socket before the first run does.
-func (s *Service) OpenSocketForTest() error { return s.accepting() }
+func (s *Service) OpenSocketForTest(ctx context.Context) error { return s.accepting(ctx) }
 
 // WithGrace gives the options another grace.
 func (o Options) WithGrace(d time.Duration) Options {

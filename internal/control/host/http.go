@@ -64,7 +64,7 @@ func (v *visit) serve(authenticate Authenticate) {
 		err = v.readBody()
 	}
 	if err == nil && v.m.Route == control.RouteCreate {
-		err = v.s.accepting()
+		err = v.s.accepting(ctx)
 	}
 	if err != nil {
 		v.refuse(err)

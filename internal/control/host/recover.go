@@ -20,7 +20,7 @@ import (
 func (s *Service) recoverRuns(ctx context.Context) error {
 	s.keepReserve()
 	if s.opt.Adopt && s.opt.Executor != nil {
-		if err := s.accepting(); err != nil { // before a run is taken over: its owner names the socket
+		if err := s.accepting(ctx); err != nil { // before a run is taken over: its owner names the socket
 			return err
 		}
 	}

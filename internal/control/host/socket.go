@@ -30,12 +30,12 @@ type socket struct {
 }
 
 // listen opens the process's socket, 0600 in a 0700 folder. The caller closes it.
-func (s *Service) listen() (*socket, error) {
+func (s *Service) listen(ctx context.Context) (*socket, error) {
 	dir := filepath.Join(s.opt.Dir, socketDir)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	sweepSockets(dir)
+	sweepSockets(ctx, dir)
 	name := strings.TrimPrefix(s.self.Name, "own_") + socketExt
 	l, err := listenUnix(dir, name)
 	if err != nil {
@@ -93,7 +93,7 @@ func (p peers) Accept() (net.Conn, error) {
 
 // sweepSockets removes the sockets of dead processes. It is tidying only: whoever dials finds out
 // by itself that nobody listens.
-func sweepSockets(dir string) {
+func sweepSockets(ctx context.Context, dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return
@@ -103,7 +103,7 @@ func sweepSockets(dir string) {
 		if err != nil || info.Mode().Type() != os.ModeSocket || time.Since(info.ModTime()) < staleAfter {
 			continue
 		}
-		c, err := dialUnix(dir, e.Name())
+		c, err := dialUnix(ctx, dir, e.Name())
 		if err == nil {
 			_ = c.Close() // somebody listens
 		} else if isRefused(err) {
@@ -129,11 +129,12 @@ func listenUnix(dir, name string) (net.Listener, error) {
 	return l, nil
 }
 
-func dialUnix(dir, name string) (net.Conn, error) {
+func dialUnix(ctx context.Context, dir, name string) (net.Conn, error) {
 	path, done, err := shortPath(dir, name)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	return net.DialTimeout("unix", path, 2*time.Second)
+	d := net.Dialer{Timeout: 2 * time.Second}
+	return d.DialContext(ctx, "unix", path)
 }

@@ -62,7 +62,7 @@ func (s *Service) create(
 	name func(control.Env) contract.RunID,
 	decide func(control.Tx, control.Env) (contract.Run, error),
 ) (run contract.Run, err error) {
-	if err := s.accepting(); err != nil {
+	if err := s.accepting(ctx); err != nil {
 		return contract.Run{}, err
 	}
 	env, err := s.env()
@@ -96,7 +96,7 @@ func (s *Service) own(tx control.Tx) (fresh bool, err error) {
 }
 
 // accepting refuses new runs where none can be carried out, and opens the socket before the first.
-func (s *Service) accepting() error {
+func (s *Service) accepting(ctx context.Context) error {
 	if s.opt.Executor == nil {
 		return contract.Errorf(contract.KindUnavailable, "this process carries out no runs")
 	}
@@ -108,7 +108,7 @@ func (s *Service) accepting() error {
 	if s.socket != nil || s.opt.NoSocket {
 		return nil
 	}
-	sock, err := s.listen()
+	sock, err := s.listen(ctx)
 	if err != nil {
 		return fmt.Errorf("open socket of the state directory: %w", err)
 	}

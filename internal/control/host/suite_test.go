@@ -75,7 +75,7 @@ func TestRunsOverTCP(t *testing.T) { suite(t, false, overTCP) }
 // The unix socket is the one that the service itself opens for its runs.
 func TestRunsOverUnixSocket(t *testing.T) {
 	suite(t, false, func(t *testing.T, s *host.Service, dir string) contract.Runs {
-		if err := s.OpenSocketForTest(); err != nil {
+		if err := s.OpenSocketForTest(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		return newClient(t, client.Options{URL: "http://rivumi", Dial: dialer(onlySocket(t, dir))})
