@@ -17,9 +17,15 @@ import (
 	"github.com/rivumi/rivumi/internal/contract"
 	"github.com/rivumi/rivumi/internal/model"
 	"github.com/rivumi/rivumi/internal/sandbox"
+	"github.com/rivumi/rivumi/internal/sandbox/proc"
 )
 
-func TestMain(m *testing.M) { os.Exit(m.Run()) }
+func TestMain(m *testing.M) {
+	if handled, code := proc.Main(os.Args); handled {
+		os.Exit(code)
+	}
+	os.Exit(m.Run())
+}
 
 const (
 	idA = contract.RunID("run_aaaaaaaaaaaaaaaaaaaaaaaaaa")

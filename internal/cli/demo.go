@@ -96,6 +96,7 @@ func runDemo(ctx context.Context, o *demoOptions) (err error) {
 	}
 	inner := *o.Factory
 	inner.Globals = Globals{Dir: root, NoProjectConfig: true}
+	inner.Runs = inner.openRuns // of the sample's own state, not of the user's
 	if mine {
 		state := filepath.Join(filepath.Dir(root), "state")
 		inner.Getenv = overlayEnv(o.Getenv, "RIVUMI_STATE_DIR", state)

@@ -240,6 +240,9 @@ func (p *printer) outcome(t *view.Tool) string {
 		if t.Name != "bash" {
 			return p.io.Bad("error")
 		}
+		if t.StartedAt.IsZero() {
+			return p.io.Bad("not run")
+		}
 		return p.io.Bad(fmt.Sprintf("exit %d", t.ExitCode)) + " | " + took
 	case view.ToolDone, view.ToolProposed, view.ToolAsking, view.ToolRunning:
 	}

@@ -21,7 +21,9 @@ func verdictOf(r contract.Run) string {
 	}
 	s := string(r.Status) + outcome
 	if r.Error != nil && r.Status != contract.Completed {
-		s += ", " + clean(string(r.Error.Code))
+		if string(r.Error.Code) != string(r.Status) {
+			s += ", " + clean(string(r.Error.Code))
+		}
 		if r.Error.Reason != "" && r.Error.Reason != string(r.Error.Code) {
 			s += " (" + clean(r.Error.Reason) + ")"
 		}
