@@ -80,7 +80,7 @@ func tryAll(ctx context.Context, o sandbox.Opener, dir string) ([]string, sandbo
 		return nil, sandbox.Receipt{}, err
 	}
 	s, err := o.Open(ctx, sandbox.Spec{
-		Tree: t.Tree, Scratch: scratch, Env: sandbox.BaseEnv(scratch, nil), Binds: []sandbox.Bind{{Path: self}},
+		Tree: t.Tree, Scratch: scratch, Env: sandbox.BaseEnv(scratch, []string{"GORACE"}), Binds: []sandbox.Bind{{Path: self}},
 	})
 	if err != nil {
 		return nil, sandbox.Receipt{}, err

@@ -39,7 +39,7 @@ func starterMain() int {
 		_ = syscall.Setgroups(nil) // an unprivileged user cannot, and has none that the view shows
 	}
 	c := &exec.Cmd{
-		Path: "/proc/self/exe", Args: []string{stageInit}, Env: []string{}, Dir: "/", Stderr: os.Stderr,
+		Path: "/proc/self/exe", Args: []string{stageInit}, Env: stageEnv(), Dir: "/", Stderr: os.Stderr,
 		ExtraFiles: []*os.File{control},
 		SysProcAttr: &syscall.SysProcAttr{
 			Setsid: true, Pdeathsig: syscall.SIGKILL, Cloneflags: initFlags,

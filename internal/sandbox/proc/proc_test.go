@@ -13,6 +13,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if raceEnabled && os.Getenv("GORACE") == "" {
+		os.Setenv("GORACE", "atexit_sleep_ms=0")
+	}
 	if handled, code := proc.Main(os.Args); handled {
 		os.Exit(code)
 	}
