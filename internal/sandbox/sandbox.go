@@ -168,21 +168,55 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Launcher starts one contained runner.
 type Launcher interface {
+	// Launch starts a box and returns once its runner has started. When it fails, nothing is left.
 	Launch(ctx context.Context, s LaunchSpec) (Box, error)
 }
 
-// LaunchSpec is what a box is started for.
+// Adopter is the optional power of a [Launcher] whose boxes outlive the process that started them.
+type Adopter interface {
+	// Boxes names the runs whose boxes of this instance exist, alive or dead.
+	Boxes(ctx context.Context) (runs []string, err error)
+	// Adopt takes over the box of a run. One that has ended can be adopted too, to wait for and close it.
+	Adopt(ctx context.Context, run string) (Box, error)
+}
+
+// Where a box shows its runner the folders of a [LaunchSpec]. A launcher that cannot choose (a plain
+// child process) says in the runner's environment where they are: the names are [EnvBoxSource],
+// [EnvBoxChannel] and [EnvBoxWork].
+const (
+	BoxSource  = "/rivumi/source"  // LaunchSpec.Source
+	BoxChannel = "/rivumi/channel" // LaunchSpec.Channel
+	BoxWork    = "/rivumi/work"    // empty, writable, files in it can be executed
+
+	EnvBoxSource  = "RIVUMI_BOX_SOURCE"
+	EnvBoxChannel = "RIVUMI_BOX_CHANNEL"
+	EnvBoxWork    = "RIVUMI_BOX_WORK"
+
+	// ChannelSocket is the name of the unix socket in LaunchSpec.Channel. The control plane listens on
+	// it for this run alone, and again after a restart: show the folder, not the socket.
+	ChannelSocket = "s"
+)
+
+// LaunchSpec is what a box is started for. No text of a caller is in Argv or Env.
 type LaunchSpec struct {
 	Run     string // labels the box
-	Image   string
+	Image   string // "" is the launcher's own choice
 	Argv    []string
 	Env     []string
+	Stdin   []byte // the runner reads it to its end; it holds secrets and goes nowhere else
+	Source  string // host folder, shown read-only at [BoxSource]
+	Channel string // host folder, shown read-only at [BoxChannel]
 	Limits  Limits
-	Scratch string
+	Scratch string // a 0700 host folder of the run for what the launcher needs; the caller removes it
 }
 
 // Box is a started runner.
 type Box interface {
+	// Wait blocks until the runner has ended. It may be called again.
 	Wait(ctx context.Context) (Exit, error)
+	// Tail is the last of what the runner printed, untrusted, at most 4 KiB.
+	Tail() string
+	// Close ends whatever is alive and removes the box. It is safe to call twice. An error means that
+	// something may be left.
 	Close(ctx context.Context) error
 }
