@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/url"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -63,13 +62,7 @@ func (v *validator) refuse(field, code, format string, args ...any) {
 	v.refusals = append(v.refusals, Refusal{Field: field, Code: code, Detail: fmt.Sprintf(format, args...)})
 }
 
-var (
-	nameShape  = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,63}$`)
-	modelShape = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*([/:][^\s\x00-\x1f]{1,255})?$`)
-	hostShape  = regexp.MustCompile(`^(\*\.)?([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-	envShape   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	tiers      = []string{"", "L0", "L1", "L2", "L3", "docker", "gvisor"}
-)
+var tiers = []string{"", "L0", "L1", "L2", "L3", "docker", "gvisor"}
 
 func (v *validator) text(t Task) {
 	runes := utf8.RuneCountInString(t.Instruction)
@@ -81,7 +74,7 @@ func (v *validator) text(t Task) {
 	case strings.ContainsRune(t.Instruction, 0) || !utf8.ValidString(t.Instruction):
 		v.refuse("instruction", "invalid_text", "must be UTF-8 without NUL")
 	}
-	if t.Name != "" && !nameShape.MatchString(t.Name) {
+	if t.Name != "" && !isRunName(t.Name) {
 		v.refuse("name", "invalid_name", "must be 1 to 64 of a-z, 0-9 and -, not beginning with -")
 	}
 	v.model("model", t.Model, true)
@@ -98,7 +91,7 @@ func (v *validator) model(field, name string, required bool) {
 			v.refuse(field, "required", "must name a model")
 		}
 	case v.p.AnyModel:
-		if !modelShape.MatchString(name) {
+		if !isModelName(name) {
 			v.refuse(field, "invalid_model", "must look like provider/model")
 		}
 	case !slices.Contains(v.r.Models, name):
@@ -380,7 +373,7 @@ func (v *validator) sandbox(s Sandbox) {
 		}
 	}
 	for i, n := range s.Env {
-		if !envShape.MatchString(n) {
+		if !isEnvName(n) {
 			v.refuse(fmt.Sprintf("sandbox.env[%d]", i), "invalid_name", "must be the name of a variable")
 		}
 	}
@@ -394,7 +387,7 @@ func (v *validator) sandbox(s Sandbox) {
 func (v *validator) network(n Network) {
 	for i, h := range n.Hosts {
 		at := fmt.Sprintf("network[%d]", i)
-		if len(h) > 253 || !hostShape.MatchString(h) {
+		if !isHostPattern(h) {
 			v.refuse(at, "invalid_host", "must be a lower-case host name without port")
 		} else if !v.p.LocalRepository && !slices.Contains(v.r.Hosts, h) {
 			v.refuse(at, "host_not_allowed", "must be on the operator's list")

@@ -38,7 +38,7 @@ func (c *Core) PutArtifact(tx Tx, env Env, attempt int, a contract.Artifact) (co
 	if !ArtifactName(a.Name) {
 		return contract.Artifact{}, contract.Errorf(contract.KindInvalid, "artifact name must match [a-z0-9][a-z0-9._-]{0,127}")
 	}
-	if a.Bytes < 0 || !sha256Shape.MatchString(a.SHA256) {
+	if a.Bytes < 0 || !isSHA256(a.SHA256) {
 		return contract.Artifact{}, contract.Errorf(contract.KindInvalid, "artifact needs its size and SHA-256")
 	}
 	var old contract.Artifact

@@ -151,7 +151,7 @@ func (c *Core) UploadStored(s StoreUpload, bytes int64, sha256, requestID string
 }
 
 func (v *visit) uploadKnown() (Response, []Effect, error) {
-	if !sha256Shape.MatchString(v.m.Param) {
+	if !isSHA256(v.m.Param) {
 		return Response{}, nil, contract.Errorf(contract.KindInvalid, "digest must be a SHA-256 in lower-case hex")
 	}
 	return Response{}, []Effect{FindUpload{Principal: v.r.Principal, SHA256: v.m.Param}}, nil

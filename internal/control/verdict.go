@@ -2,8 +2,8 @@ package control
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/rivumi/rivumi/internal/contract"
 )
@@ -121,7 +121,8 @@ func outside(t contract.Task, r contract.Result) string {
 	return ""
 }
 
-var sha256Shape = regexp.MustCompile(`^[0-9a-f]{64}$`)
+// isSHA256 reports whether s is a SHA-256 in lower-case hex.
+func isSHA256(s string) bool { return len(s) == 64 && strings.Trim(s, "0123456789abcdef") == "" }
 
 // unproven says what a completed run's result fails to prove, "" when it stands.
 func unproven(t contract.Task, r contract.Result) string {
@@ -150,7 +151,7 @@ func unproven(t contract.Task, r contract.Result) string {
 	if r.Outcome != want && !idle {
 		return fmt.Sprintf("outcome %q does not follow from checks and changed files", short(string(r.Outcome), 32))
 	}
-	if r.Patch != nil && (!ArtifactName(r.Patch.Artifact) || r.Patch.Bytes < 0 || !sha256Shape.MatchString(r.Patch.SHA256)) {
+	if r.Patch != nil && (!ArtifactName(r.Patch.Artifact) || r.Patch.Bytes < 0 || !isSHA256(r.Patch.SHA256)) {
 		return "the patch is not named by artifact, size and SHA-256"
 	}
 	if r.Patch == nil && len(r.ChangedFiles) > 0 {

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // verdict is what is known of one simple command.
@@ -181,7 +182,9 @@ func private(w word) bool {
 	})
 }
 
-var plainName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var plainName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+})
 
 // touchy reports whether a variable changes how programs are found or what they do.
 func touchy(name string) bool {
@@ -206,7 +209,7 @@ func readBuiltin(args []word) verdict {
 		if strings.HasPrefix(w.text, "-") || i > 0 && strings.ContainsAny(args[i-1].text, "dnNtpu") && strings.HasPrefix(args[i-1].text, "-") {
 			continue
 		}
-		if !plainName.MatchString(w.text) || touchy(w.text) {
+		if !plainName().MatchString(w.text) || touchy(w.text) {
 			return unknown(whyEnv)
 		}
 	}
@@ -215,18 +218,20 @@ func readBuiltin(args []word) verdict {
 
 func unsetBuiltin(args []word) verdict {
 	for _, w := range args {
-		if !w.static || !plainName.MatchString(strings.TrimPrefix(w.text, "-")) || touchy(w.text) {
+		if !w.static || !plainName().MatchString(strings.TrimPrefix(w.text, "-")) || touchy(w.text) {
 			return unknown(whyEnv)
 		}
 	}
 	return reads()
 }
 
-var setOptions = regexp.MustCompile(`^[-+][euxfvnbC]*o?$|^(pipefail|errexit|nounset|xtrace|noglob)$`)
+var setOptions = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[-+][euxfvnbC]*o?$|^(pipefail|errexit|nounset|xtrace|noglob)$`)
+})
 
 func setBuiltin(args []word) verdict {
 	for _, w := range args {
-		if !w.static || !setOptions.MatchString(w.text) {
+		if !w.static || !setOptions().MatchString(w.text) {
 			return unknown("`set` changes the arguments or options of the shell")
 		}
 	}
@@ -362,9 +367,11 @@ func isShell(name string) bool {
 	return slices.Contains([]string{"sh", "bash", "zsh", "dash", "ksh", "ash", "fish"}, path.Base(name))
 }
 
-var interpreter = regexp.MustCompile(`^(python|perl|ruby|node|nodejs|deno|php|lua|tclsh|osascript|pwsh|R|Rscript|java|julia|erl|elixir|ghci|expect)[0-9.]*$`)
+var interpreter = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(python|perl|ruby|node|nodejs|deno|php|lua|tclsh|osascript|pwsh|R|Rscript|java|julia|erl|elixir|ghci|expect)[0-9.]*$`)
+})
 
-func isInterpreter(name string) bool { return interpreter.MatchString(path.Base(name)) }
+func isInterpreter(name string) bool { return interpreter().MatchString(path.Base(name)) }
 
 // subcommandWords is how many words of a command make a scope that people understand, 0 for a
 // program whose sub-commands are not known: then the scope is the command as it is.

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/rivumi/rivumi/internal/model"
 )
@@ -114,7 +115,9 @@ func cutMark(s string) string {
 	return s
 }
 
-var exitLine = regexp.MustCompile(`(?i)^\W*exit(?:[ _-]?code)?[:=\s]{1,3}(-?\d{1,6})\b`)
+var exitLine = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)^\W*exit(?:[ _-]?code)?[:=\s]{1,3}(-?\d{1,6})\b`)
+})
 
 // ReadResult finds the exit code in the head of a tool result: a line such as `exit code: 1` or
 // `[exit 1, 0.2 s]` among its first eight. What follows the head, up to a first empty line where
@@ -123,7 +126,7 @@ func ReadResult(text string) (exit int, output string, ok bool) {
 	rest := text
 	for range 8 {
 		line, after, more := strings.Cut(rest, "\n")
-		if m := exitLine.FindStringSubmatch(line); m != nil {
+		if m := exitLine().FindStringSubmatch(line); m != nil {
 			n, err := strconv.Atoi(m[1])
 			if err != nil {
 				return 0, "", false
@@ -141,7 +144,9 @@ func ReadResult(text string) (exit int, output string, ok bool) {
 	return 0, "", false
 }
 
-var headLine = regexp.MustCompile(`^[a-z][a-z _-]{1,24}: ?\S`)
+var headLine = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[a-z][a-z _-]{1,24}: ?\S`)
+})
 
 // body skips the other head lines, such as `duration: 0.2 s`, and the empty line after them.
 func body(rest string) string {
@@ -151,7 +156,7 @@ func body(rest string) string {
 		switch {
 		case line == "" && more:
 			return next
-		case headLine.MatchString(line) && more:
+		case headLine().MatchString(line) && more:
 			after = next
 		default:
 			return rest

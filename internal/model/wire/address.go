@@ -6,11 +6,14 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/rivumi/rivumi/internal/model"
 )
 
-var versionPart = regexp.MustCompile(`^v\d`)
+var versionPart = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^v\d`)
+})
 
 // Endpoint gives the full address of a route such as "chat/completions" below a base address. The
 // base may be bare, end in its version, in a slash, or in the whole route: all give the same
@@ -34,7 +37,7 @@ func Endpoint(base, route string) (string, error) {
 	p = strings.TrimSuffix(strings.TrimSuffix(p, "/"+route), "/")
 	versioned := false
 	for part := range strings.SplitSeq(p, "/") {
-		versioned = versioned || versionPart.MatchString(part)
+		versioned = versioned || versionPart().MatchString(part)
 	}
 	if !versioned && !whole {
 		p += "/v1"

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -143,8 +144,10 @@ func word(raw json.RawMessage) string {
 	return string(raw)
 }
 
-var overflowText = regexp.MustCompile(`(?i)context_length|context length|context window|maximum context|prompt is too long|` +
-	`available context size|input token count .{0,40}exceeds|reduce the length of the messages|input is too long|exceeds the model.s context|request_too_large`)
+var overflowText = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)context_length|context length|context window|maximum context|prompt is too long|` +
+		`available context size|input token count .{0,40}exceeds|reduce the length of the messages|input is too long|exceeds the model.s context|request_too_large`)
+})
 
 // overflow reports whether an error says that the prompt does not fit.
 func overflow(e *model.Error) bool {
@@ -154,7 +157,7 @@ func overflow(e *model.Error) bool {
 	if strings.Contains(e.Message, "tokens per minute") || e.Code == "rate_limit_exceeded" {
 		return false
 	}
-	return e.Code == "context_length_exceeded" || e.Code == "exceed_context_size_error" || e.Code == "request_too_large" || overflowText.MatchString(e.Message)
+	return e.Code == "context_length_exceeded" || e.Code == "exceed_context_size_error" || e.Code == "request_too_large" || overflowText().MatchString(e.Message)
 }
 
 // retryAfter reads the wait a provider asks for: milliseconds, seconds, or a date.
@@ -173,16 +176,22 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 }
 
 var (
-	tags    = regexp.MustCompile(`(?s)<(script|style)\b.*?</(script|style)>|<[^>]*>?`)
-	spaces  = regexp.MustCompile(`\s+`)
-	isPage  = regexp.MustCompile(`(?i)^\s*<(!doctype|html|head|body|\?xml)`)
+	tags = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?s)<(script|style)\b.*?</(script|style)>|<[^>]*>?`)
+	})
+	spaces = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`\s+`)
+	})
+	isPage = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)^\s*<(!doctype|html|head|body|\?xml)`)
+	})
 	dotDots = "…"
 )
 
 // plainText takes the tags out of a web page.
 func plainText(s string) string {
-	if isPage.MatchString(s) {
-		return tags.ReplaceAllString(s, " ")
+	if isPage().MatchString(s) {
+		return tags().ReplaceAllString(s, " ")
 	}
 	return s
 }
@@ -192,7 +201,7 @@ func Excerpt(s string, limit int) string {
 	if len(s) > 16*limit {
 		s = s[:16*limit]
 	}
-	s = contract.CleanText(strings.TrimSpace(spaces.ReplaceAllString(plainText(s), " ")))
+	s = contract.CleanText(strings.TrimSpace(spaces().ReplaceAllString(plainText(s), " ")))
 	if utf8.RuneCountInString(s) <= limit {
 		return s
 	}
