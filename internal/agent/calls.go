@@ -94,7 +94,7 @@ func (l *loop) newJob(c contract.ToolCall) *job {
 	}
 	j.script = j.args.text["command"]
 	if j.tool.name != toolBash {
-		if j.path, err = treePath(j.args.text["path"], j.tool.name != toolRead); err != nil {
+		if j.path, err = l.treePath(j.args.text["path"], j.tool.name != toolRead); err != nil {
 			j.refuse("not run: " + err.Error())
 			return j
 		}

@@ -24,6 +24,10 @@ type Config struct {
 	Mailbox   Mailbox // nil: no messages
 	Judge     Judge
 
+	// StrictPaths holds file tools to [contract.CheckPath], as a control plane will; without it names that
+	// a user may have in a tree of their own can be written, too.
+	StrictPaths bool
+
 	Tools []string // names of the tools the model gets; empty: all
 	Env   []string // added to the environment of commands
 	// Instructions end the system prompt as they are: AGENTS.md, skills, the user's SYSTEM.md, cut,

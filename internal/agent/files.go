@@ -20,7 +20,7 @@ const absent = "absent"
 
 // treePath cleans a path of a file tool. What leaves the tree is refused here, by its name alone;
 // links that leave it are refused by [Files].
-func treePath(p string, write bool) (string, error) {
+func (l *loop) treePath(p string, write bool) (string, error) {
 	if p == "" || strings.HasPrefix(p, "/") || strings.ContainsRune(p, 0) {
 		return "", errors.New("the path must be relative to the root of the repository")
 	}
@@ -31,7 +31,11 @@ func treePath(p string, write bool) (string, error) {
 	if !write {
 		return clean, nil
 	}
-	if why := contract.CheckPath(clean); why != "" {
+	check := contract.CheckTreePath
+	if l.c.StrictPaths {
+		check = contract.CheckPath
+	}
+	if why := check(clean); why != "" {
 		return "", fmt.Errorf("the path %s", why)
 	}
 	return clean, nil
@@ -44,7 +48,7 @@ func hashBytes(b []byte) string {
 
 // hashOf gives the hash of a file of the tree as tool.started records it.
 func (l *loop) hashOf(p string) (string, error) {
-	clean, err := treePath(p, true)
+	clean, err := l.treePath(p, true)
 	if err != nil {
 		return "", err
 	}

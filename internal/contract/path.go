@@ -12,6 +12,9 @@ const (
 	MaxSegmentBytes = 255
 )
 
+// MaxTreePathBytes bounds a path of a tree that stays on the machine.
+const MaxTreePathBytes = 4096
+
 // CheckPath says whether p may name a file of a tree: "" when it may, else the rule it breaks in
 // words. A path is POSIX-relative, in NFC, without empty, "." or ".." segments, without a segment
 // that any file system takes for ".git", and without NUL, backslash, control or invisible
@@ -34,6 +37,29 @@ func CheckPath(p string) string {
 		return "must not contain control or invisible characters"
 	case !isNFC(p):
 		return "must be in Unicode normalisation form C"
+	}
+	for seg := range strings.SplitSeq(p, "/") {
+		if why := checkSegment(seg); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// CheckTreePath says whether p may name a file of a tree that stays on the machine it came from: ""
+// when it may, else the rule it breaks. It is [CheckPath] without the rules that keep a path good for
+// every wire and file system: a tab, a backslash, another normalisation form or bytes that are no UTF-8
+// are the user's own names.
+func CheckTreePath(p string) string {
+	switch {
+	case p == "":
+		return "must not be empty"
+	case len(p) > MaxTreePathBytes:
+		return "must be at most 4096 bytes"
+	case strings.HasPrefix(p, "/"):
+		return "must be relative"
+	case strings.ContainsRune(p, 0):
+		return "must not contain a NUL"
 	}
 	for seg := range strings.SplitSeq(p, "/") {
 		if why := checkSegment(seg); why != "" {

@@ -107,3 +107,18 @@ func FuzzCheckPath(f *testing.F) {
 		}
 	})
 }
+
+// PT-06: names of a tree that stays on the machine are the user's own; what is of git or leaves the
+// tree is refused all the same.
+func TestPT06NamesOfATreeOfOnesOwn(t *testing.T) {
+	for _, p := range []string{"docs/tab\there", "cafe\u0301", "latin\xe9", "back\\slash", "a\nb", "c:x", strings.Repeat("a/", 1500) + "a"} {
+		if why := CheckTreePath(p); why != "" {
+			t.Errorf("%q is refused: %s", p, why)
+		}
+	}
+	for _, p := range []string{"", "/a", "../f", "a/../b", "a//b", "./a", "a\x00b", "x/.git/config", ".GIT/x", "git~1/x", ".g\u200cit/x", strings.Repeat("a", 256)} {
+		if CheckTreePath(p) == "" {
+			t.Errorf("%q is accepted", p)
+		}
+	}
+}

@@ -179,7 +179,21 @@ func TestAnEndingThatProvesNothingIsNoSuccess(t *testing.T) {
 	}
 }
 
-func TestACancelWinsOverALateCompletion(t *testing.T) {
+// PT-06: on the user's machine a name is theirs, whatever a wire would say to it.
+func TestPT06NamesOfTheUserDoNotEndALocalRun(t *testing.T) {
+	for _, p := range []contract.Profile{contract.Local(), contract.Server()} {
+		for _, name := range []string{"src/tab\there", "src/cafe\u0301", "src/latin\xe9", "src/back\\slash"} {
+			e := provenEnding()
+			e.Result.ChangedFiles[0].Path = name
+			run, err := running(t, p).finish(1, e)
+			if err != nil || p.LocalRepository != (run.Status == contract.Completed) {
+				t.Errorf("%s: %q: %s %+v %v", p.Name, name, run.Status, run.Error, err)
+			}
+		}
+	}
+}
+
+func TestCX01ACancelWinsOverALateCompletion(t *testing.T) {
 	w := running(t, contract.Edge())
 	w.must(w.cancel())
 	run, err := w.finish(1, provenEnding())

@@ -33,7 +33,7 @@ func (c *Core) judge(t contract.Task, e contract.Ending) contract.Ending {
 	if e.Result == nil {
 		return e
 	}
-	if why := outside(t, *e.Result); why != "" {
+	if why := c.outside(t, *e.Result); why != "" {
 		return violation(e, contract.FailPaths, why)
 	}
 	if e.State != contract.Completed {
@@ -94,8 +94,13 @@ func shape(e contract.Ending) string {
 	return ""
 }
 
-// outside checks paths, modes and sizes of the changed files.
-func outside(t contract.Task, r contract.Result) string {
+// outside checks paths, modes and sizes of the changed files. Where the tree stays on the user's machine
+// the names in it are theirs: only what leaves the tree or is of git is refused.
+func (c *Core) outside(t contract.Task, r contract.Result) string {
+	check := contract.CheckPath
+	if c.cfg.Profile.LocalRepository {
+		check = contract.CheckTreePath
+	}
 	if len(r.ChangedFiles) > maxChanged {
 		return fmt.Sprintf("%d changed files, more than %d", len(r.ChangedFiles), maxChanged)
 	}
@@ -104,7 +109,7 @@ func outside(t contract.Task, r contract.Result) string {
 			if p == "" && f.OldPath == "" && f.Path != "" {
 				continue // no rename
 			}
-			if why := contract.CheckPath(p); why != "" {
+			if why := check(p); why != "" {
 				return fmt.Sprintf("changedFiles[%d]: path %s", i, why)
 			}
 			if !contract.Allowed(t.AllowedPaths, p) {

@@ -117,7 +117,7 @@ func (a *attempt) agentConfig() (agent.Config, error) {
 	return agent.Config{
 		Run: a.j.Run.ID, Task: t, Model: a.model(), ModelName: a.setup.Name,
 		Commander: a.session, Files: a.files, Sink: a.log, Gate: gate{a}, Mailbox: a.j.Session, Judge: judge,
-		Tools: t.Sandbox.Tools, Instructions: a.start.Instructions, TreeNote: a.start.TreeNote,
+		StrictPaths: a.c.StrictPaths, Tools: t.Sandbox.Tools, Instructions: a.start.Instructions, TreeNote: a.start.TreeNote,
 		ContextTokens: a.setup.Context, MaxTokens: a.setup.MaxTokens, Price: a.setup.Price,
 		Check: a.check, Changed: a.changed, PutArtifact: a.putArtifact,
 		History: a.j.History, Now: a.c.Now,

@@ -25,6 +25,9 @@ type Config struct {
 	Signer *bundle.Signer
 	// Secrets are hidden in events, artifacts, approvals and model requests. Nil hides nothing.
 	Secrets *redact.Set
+	// StrictPaths refuses names of files that the server and edge profiles would not take, as soon as the
+	// agent writes one.
+	StrictPaths bool
 	// SystemFile is the user's own SYSTEM.md; "" or a missing file adds nothing.
 	SystemFile string
 	// CacheDir is where base trees are kept for overlays, shared by all runs; "" makes none.

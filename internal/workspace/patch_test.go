@@ -187,9 +187,14 @@ func TestPT06UnusualNames(t *testing.T) {
 		if got, want := listing(t, b.applied(s).Root), listing(t, b.tree); got != want {
 			t.Errorf("applied:\n%swant:\n%s", got, want)
 		}
-		apply(t, b, s, nil)
+		before := listing(t, user.Root)
+		r := apply(t, b, s, nil)
 		if got, want := listing(t, user.Root), listing(t, b.tree); got != want {
 			t.Errorf("applied:\n%swant:\n%s", got, want)
+		}
+		undo(t, b, r)
+		if got := listing(t, user.Root); got != before {
+			t.Errorf("undone:\n%swant:\n%s", got, before)
 		}
 	})
 }

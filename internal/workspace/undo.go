@@ -21,7 +21,7 @@ const receiptName = "receipt.json"
 
 // save writes the receipt into its folder, whole or not at all.
 func (r *Receipt) save() error {
-	b, err := json.MarshalIndent(r, "", "  ")
+	b, err := json.MarshalIndent(r.names(rawName), "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode receipt: %w", err)
 	}
@@ -49,6 +49,7 @@ func ReadReceipt(dir string) (Receipt, error) {
 	if err := json.Unmarshal(b, &r); err != nil || r.Version != 1 {
 		return r, contract.Errorf(contract.KindInvalid, "the receipt in %q is not one of this program", dir)
 	}
+	r = r.names(nameOf)
 	r.Dir = dir
 	return r, nil
 }

@@ -305,12 +305,12 @@ func readRecord(dir string) (record, error) {
 	if err := json.Unmarshal(b, &rec); err != nil || rec.Version != recordVersion {
 		return rec, contract.Errorf(contract.KindNotFound, "the record of the workspace in %q is not one of this program", dir)
 	}
-	return rec, nil
+	return rec.names(nameOf), nil
 }
 
 // save writes the record, whole or not at all.
 func (w *Workspace) save() error {
-	b, err := json.Marshal(w.rec)
+	b, err := json.Marshal(w.rec.names(rawName))
 	if err != nil {
 		return fmt.Errorf("encode workspace record: %w", err)
 	}

@@ -1,14 +1,13 @@
 // Package replay plays recorded runs of other agents against the real repositories they were recorded on.
 // The recordings and the repositories are not part of this project: the tests are skipped, and say so,
-// unless RIVUMI_TRAJ_REPOS names the folder of the repositories (OWNER__NAME, or NAME; a checkout or
-// bare). The recordings (rivumi-replay/1, *.jsonl) are in the same folder, or in the one that RIVUMI_TRAJ
+// unless RIVUMI_TRAJ_REPOS names the folder of the repositories (the recording's id, OWNER__NAME, or
+// NAME; a checkout or bare). The recordings (rivumi-replay/1, *.jsonl) are in the same folder, or in the one that RIVUMI_TRAJ
 // names. The commands of a recording are foreign: they run in the strongest sandbox of the machine, or
 // in the tier that RIVUMI_TRAJ_TIER names, without network.
 package replay
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -88,12 +87,15 @@ func replay(t *testing.T, file, repos string) {
 // checkout makes a clone at the base commit; a repository that is not there skips the run.
 func checkout(t *testing.T, h scripted.Header, repos string) string {
 	t.Helper()
-	from := filepath.Join(repos, strings.ReplaceAll(h.Repo, "/", "__"))
-	if _, err := os.Stat(from); errors.Is(err, os.ErrNotExist) {
-		from = filepath.Join(repos, filepath.Base(h.Repo))
+	from := ""
+	for _, name := range []string{h.ID, strings.ReplaceAll(h.Repo, "/", "__"), filepath.Base(h.Repo)} {
+		if _, err := os.Stat(filepath.Join(repos, name)); name != "" && err == nil {
+			from = filepath.Join(repos, name)
+			break
+		}
 	}
-	if _, err := os.Stat(from); err != nil {
-		t.Skipf("SKIPPED: no repository for %s: %v", h.Repo, err)
+	if from == "" {
+		t.Skipf("SKIPPED: no repository for %s in %s", h.Repo, repos)
 	}
 	to := filepath.Join(t.TempDir(), "repo")
 	git(t, ".", "", "clone", "-q", "--shared", "--no-checkout", from, to)
