@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"runtime"
 
@@ -19,7 +20,7 @@ func main() {
 		os.Exit(code)
 	}
 	ballast := make([]byte, ballastBytes)
-	code := cli.Main(version)
+	code := cli.Main(context.Background(), version)
 	runtime.KeepAlive(ballast)
 	os.Exit(code)
 }

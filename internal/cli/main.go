@@ -14,9 +14,9 @@ import (
 )
 
 // Main runs the program with the process's arguments and streams and gives its exit code.
-func Main(version string) int {
+func Main(ctx context.Context, version string) int {
 	f := NewFactory(version)
-	return Run(context.Background(), f, os.Args[1:])
+	return Run(ctx, f, os.Args[1:])
 }
 
 // Run executes one command line. Commands that do not watch signals themselves are cancelled by

@@ -169,15 +169,6 @@ func (p *printer) line(sign, text string) {
 	fmt.Fprintf(p.w, "%s%s\n", sign, indent(text))
 }
 
-func (p *printer) item(seq int64) *view.Item {
-	for i := len(p.pic.Items) - 1; i >= 0; i-- {
-		if p.pic.Items[i].Seq == seq {
-			return p.pic.Items[i]
-		}
-	}
-	return nil
-}
-
 func (p *printer) lastItem() {
 	if len(p.pic.Items) == 0 {
 		return

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/rivumi/rivumi/internal/bundle"
 	"github.com/rivumi/rivumi/internal/contract"
 )
 
@@ -127,16 +126,6 @@ func (k *kept) patch() ([]byte, error) {
 		return nil, fmt.Errorf("the patch of run %s does not match its recorded digest", short(k.Run))
 	}
 	return raw, nil
-}
-
-// manifest reads the run's manifest, without a judgement on its signature.
-func (k *kept) manifest() (bundle.Manifest, error) {
-	raw, err := k.read(contract.ArtifactManifest, bundle.MaxManifestBytes)
-	if err != nil {
-		return bundle.Manifest{}, err
-	}
-	m, _, err := bundle.DecodeManifest(raw)
-	return m, err
 }
 
 // task reads the task from the first event of the log.

@@ -135,9 +135,7 @@ func (r resolver) approval(a *contract.ApprovalPolicy) error {
 		a.TimeoutSeconds = int(r.c.Duration("approval_timeout").Seconds())
 	}
 	r.list(&a.Allow, "allow")
-	for _, rule := range r.c.All("deny") {
-		a.Deny = append(a.Deny, rule)
-	}
+	a.Deny = append(a.Deny, r.c.All("deny")...)
 	return nil
 }
 

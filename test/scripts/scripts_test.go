@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 		os.Exit(code)
 	}
 	testscript.Main(m, map[string]func(){
-		"rivumi": func() { os.Exit(cli.Main("test")) },
+		"rivumi": func() { os.Exit(cli.Main(context.Background(), "test")) },
 	})
 }
 
