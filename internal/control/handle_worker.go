@@ -54,22 +54,32 @@ func (v *visit) heartbeat() (Response, []Effect, error) {
 // result takes the end record of a remote runner. What contradicts itself is not refused, because
 // the run has to end; it ends as result_invalid.
 func (v *visit) result() (Response, []Effect, error) {
-	in, err := plain[Report](v)
+	e, err := v.c.Reported(v.m.Run, v.r.Body)
 	if err != nil {
 		return Response{}, nil, err
-	}
-	e := contract.Ending{State: in.State, Result: in.Result, Error: in.Error}
-	switch want := contract.ExitCode(in.State, in.Error); {
-	case in.RunID != v.m.Run:
-		e = violation(tidy(e), contract.FailResult, "the result names another run")
-	case in.State.Terminal() && in.ExitCode != want:
-		e = violation(tidy(e), contract.FailResult, "exit code "+strconv.Itoa(in.ExitCode)+" does not go with the state reported")
 	}
 	run, err := v.c.Finish(v.tx, v.env, v.claims.Attempt, e)
 	if err != nil {
 		return Response{}, nil, err
 	}
 	return answer(200, linked(run)), []Effect{v.notify(run), StopRun{Run: run.ID, Reason: "the run has ended"}}, nil
+}
+
+// Reported reads the end record of a remote runner. A record that contradicts itself, or names
+// another run, is the ending result_invalid; one that cannot be read is refused.
+func (c *Core) Reported(run contract.RunID, body []byte) (contract.Ending, error) {
+	in, err := plain[Report](&visit{c: c, r: Request{Body: body}})
+	if err != nil {
+		return contract.Ending{}, err
+	}
+	e := contract.Ending{State: in.State, Result: in.Result, Error: in.Error}
+	switch want := contract.ExitCode(in.State, in.Error); {
+	case in.RunID != run:
+		e = violation(tidy(e), contract.FailResult, "the result names another run")
+	case in.State.Terminal() && in.ExitCode != want:
+		e = violation(tidy(e), contract.FailResult, "exit code "+strconv.Itoa(in.ExitCode)+" does not go with the state reported")
+	}
+	return e, nil
 }
 
 func (v *visit) ask() (Response, []Effect, error) {

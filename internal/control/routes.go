@@ -60,6 +60,7 @@ func routeTable() []route {
 		{RouteInfo: info(RouteChat, "POST", "/internal/v1/chat/completions", token.Model, "Model call, Chat Completions wire"), body: modelOf, writes: true, handle: (*visit).chat},
 		{RouteInfo: info(RouteMessages, "POST", "/internal/v1/messages", token.Model, "Model call, Messages wire"), body: modelOf, writes: true, handle: (*visit).messages},
 		{RouteInfo: info(RouteAppend, "POST", work+"/events", token.Events, "Append events"), body: bytesOf(batchBody), writes: true, handle: (*visit).append},
+		{RouteInfo: info(RouteReadLog, "GET", work+"/events", token.Events, "Read the run's own log"), handle: (*visit).events},
 		{RouteInfo: info(RoutePutArtifact, "PUT", work+"/artifacts/{name}", token.Events, "Store an artifact"), streams: true, handle: (*visit).putArtifact},
 		{RouteInfo: info(RouteResult, "POST", work+"/result", token.Events, "Report the end"), body: bytesOf(batchBody), writes: true, handle: (*visit).result},
 		{RouteInfo: info(RouteHeartbeat, "POST", work+"/heartbeat", token.Events, "Keep the lease, take messages"), body: bytesOf(smallBody), writes: true, handle: (*visit).heartbeat},

@@ -52,6 +52,7 @@ const (
 	RouteChat         Name = "proxyChat"
 	RouteMessages     Name = "proxyMessages"
 	RouteAppend       Name = "appendEvents"
+	RouteReadLog      Name = "readOwnLog"
 	RoutePutArtifact  Name = "putArtifact"
 	RouteResult       Name = "reportResult"
 	RouteHeartbeat    Name = "heartbeat"
