@@ -201,7 +201,8 @@ type ApprovalDecided struct {
 	Decision Decision `json:"decision"`
 }
 
-// ApprovalClosed tells that the run ended before an answer.
+// ApprovalClosed tells that an answer is not needed any more: the run ended, or a grant for the session
+// covers the call.
 type ApprovalClosed struct {
 	ID     string `json:"id"`
 	Reason string `json:"reason"`

@@ -252,6 +252,29 @@ func (en *entry) closeApprovals(reason string) error {
 	return nil
 }
 
+// Withdraw closes a pending approval whose answer its runner does not need any more, with its event.
+// Nobody can answer it from then on: it is KindNotFound. One that is decided, or none, stays as it is.
+func (c *Core) Withdraw(tx Tx, env Env, attempt int, id string) error {
+	en, err := c.open(tx, env)
+	if err != nil {
+		return err
+	}
+	if err := en.fence(attempt); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(en.h.Pending, func(w waiting) bool { return w.ID == id }) {
+		return nil
+	}
+	en.h.unwait(id)
+	if err := tx.Delete(prefixApproval + id); err != nil {
+		return err
+	}
+	if err := en.tell(0, contract.ApprovalClosed{ID: id, Reason: "not needed any more"}); err != nil {
+		return err
+	}
+	return en.save()
+}
+
 // ApprovalOf gives one approval; an id that is none is KindNotFound.
 func (c *Core) ApprovalOf(tx Tx, id string) (contract.Approval, error) {
 	var a contract.Approval

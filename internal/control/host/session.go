@@ -144,13 +144,24 @@ func (a *attempt) await(ctx context.Context, asked contract.Approval) (contract.
 	}
 }
 
-// lastWord gives the decision that came just before the end, or the cause of the end.
+// lastWord gives the decision that came just before the end, or the cause of the end. Where it was only
+// the question that ended, and not the run, nobody is asked for an answer any more.
 func (a *attempt) lastWord(ended context.Context, id string) (contract.Decision, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ended), pulseEvery)
 	defer cancel()
 	if standing, err := a.s.approval(ctx, a.id, id); err == nil {
 		if d, ok := decisionOf(standing); ok {
 			return d, nil
+		}
+	}
+	if a.ctx.Err() == nil {
+		err := a.patient(ctx, func() error {
+			return a.s.update(ctx, a.id, func(tx control.Tx, env control.Env) error {
+				return a.s.core.Withdraw(tx, env, a.runNow.Attempt, id)
+			})
+		})
+		if err != nil {
+			a.s.log.Warn("withdraw an approval", "run", a.id, "error", err)
 		}
 	}
 	return contract.Decision{}, context.Cause(ended)

@@ -58,6 +58,7 @@ func Run(t *testing.T, open Open) {
 		{"AP05ALateWatcherSeesTheQuestion", lateWatcher},
 		{"AnUnansweredApprovalIsDenied", approvalTimeout},
 		{"AP02ASessionGrantCoversPendingTwins", twins},
+		{"AP02AQuestionThatIsTakenBackIsClosed", takenBack},
 		{"TheVerdictCancelEndsTheRun", verdictCancel},
 		{"ACancelledQueuedRunNeverStarts", cancelQueued},
 		{"ACancelStopsARunningRun", cancelRunning},

@@ -157,6 +157,41 @@ func twins(t *testing.T, open Open) {
 	ended(t, p, run.ID)
 }
 
+func takenBack(t *testing.T, open Open) {
+	back, finish := make(chan struct{}), make(chan struct{})
+	p := open(t, Setup{Executor: Play(func(ctx context.Context, j host.Job) contract.Ending {
+		asking, cancel := context.WithCancel(ctx)
+		go func() { <-back; cancel() }()
+		if d, err := j.Session.Ask(asking, question("c1", "make")); err == nil {
+			t.Errorf("answered: %+v", d)
+		}
+		<-finish
+		return Done()
+	})})
+	run := start(t, p, Task())
+	a := asked(t, p, run.ID)
+	close(back)
+	e := until(t, p, run.ID, contract.TypeApprovalClosed)
+	if d, ok := contract.As[contract.ApprovalClosed](e); !ok || d.ID != a.ID {
+		t.Errorf("closed: %s", e.Data)
+	}
+	if now, err := p.Runs.Run(within(t), run.ID); err != nil || now.PendingApprovals != 0 {
+		t.Errorf("%d pending, %v", now.PendingApprovals, err)
+	}
+	wantKind(t, "an answer that comes after", p.Runs.Decide(within(t), run.ID, a.ID, contract.Decision{Verdict: contract.AllowOnce}), contract.KindNotFound)
+	close(finish)
+	ended(t, p, run.ID)
+	closed := 0
+	for _, e := range events(t, p, run.ID, 0) {
+		if e.Type == contract.TypeApprovalClosed || e.Type == contract.TypeApprovalDecided {
+			closed++
+		}
+	}
+	if closed != 1 {
+		t.Errorf("the question has %d ends in the log", closed)
+	}
+}
+
 func verdictCancel(t *testing.T, open Open) {
 	answers := make(chan contract.Decision, 1)
 	p := open(t, Setup{Executor: Play(func(ctx context.Context, j host.Job) contract.Ending {
