@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rivumi/rivumi/internal/contract"
-	"github.com/rivumi/rivumi/internal/workspace"
+	"github.com/rivumi/rivumi/internal/runner"
 )
 
 type discardOptions struct {
@@ -84,6 +83,9 @@ func (f *Factory) discard(ctx context.Context, local *Local, r contract.Run, wor
 	if !r.Status.Terminal() {
 		return usagef("rivumi cancel "+short(r)+" --wait ends it", "run %s is %s", short(r), r.Status)
 	}
+	if other := goneOnBy(local, r.ID); other != "" {
+		return usagef("rivumi discard "+other.Short()+", then this one", "run %s goes on in the worktree of run %s", other.Short(), short(r))
+	}
 	if err := local.removeTree(ctx, r.ID); err != nil {
 		return err
 	}
@@ -103,20 +105,18 @@ func (f *Factory) discard(ctx context.Context, local *Local, r contract.Run, wor
 	return nil
 }
 
-// removeTree removes the worktree of a run. One that another run went on with is only let go of.
+// goneOnBy gives the run that went on in the worktree of a run, "" for none.
+func goneOnBy(local *Local, id contract.RunID) contract.RunID {
+	if by := runner.TakenBy(local.runDir(id)); by != "" {
+		return contract.RunID(filepath.Base(by))
+	}
+	return ""
+}
+
+// removeTree removes the worktree of a run. One that another run went on with is only let go of, and
+// what it went on with stays until it is gone: that is KindConflict.
 func (l *Local) removeTree(ctx context.Context, id contract.RunID) error {
-	dir := l.workspaceDir(id)
-	info, err := os.Lstat(dir)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("remove worktree: %w", err)
-	}
-	if info.Mode()&os.ModeSymlink != 0 {
-		return os.Remove(dir)
-	}
-	return workspace.Discard(ctx, dir)
+	return runner.RemoveWorkspace(ctx, l.runDir(id))
 }
 
 // keepTrees is how many worktrees of ended runs stay, so that they can be gone on with.
@@ -155,7 +155,7 @@ func (l *Local) tidyTrees(ctx context.Context) error {
 			continue
 		}
 		if seen++; seen > keepTrees {
-			if err := l.removeTree(ctx, r.ID); err != nil {
+			if err := l.removeTree(ctx, r.ID); err != nil && contract.KindOf(err) != contract.KindConflict {
 				return err
 			}
 		}
@@ -198,7 +198,12 @@ func runPrune(ctx context.Context, o *pruneOptions) error {
 		list = slices.DeleteFunc(list, func(r contract.Run) bool {
 			return r.EndedAt == nil || o.Now().Sub(r.EndedAt.Time) < limit
 		})
+		slices.SortFunc(list, func(a, b contract.Run) int { return b.EndedAt.Compare(a.EndedAt.Time) }) // who goes on from another goes first
 		for _, r := range list {
+			if by := goneOnBy(runs.Local, r.ID); by != "" && !slices.ContainsFunc(list, func(o contract.Run) bool { return o.ID == by }) {
+				o.IO.Note("run %s stays: run %s goes on in its worktree", short(r), by.Short())
+				continue
+			}
 			fmt.Fprintf(o.IO.Out, "%s  %s  %s\n", short(r), r.Status, clip(oneLine(r.Instruction), 60))
 			if o.DryRun {
 				continue

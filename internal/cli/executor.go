@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -82,6 +83,7 @@ func (e *executor) prior(ctx context.Context, job *runner.Job) error {
 		return err
 	}
 	job.Prior = e.local.runDir(from)
+	job.PriorPatch = func(ctx context.Context) (io.ReadCloser, error) { return e.patchOf(ctx, from) }
 	var logs [][]contract.Event
 	for id := from; id != "" && len(logs) < maxChain; {
 		log, err := collectLog(ctx, e.local, id)
@@ -96,6 +98,18 @@ func (e *executor) prior(ctx context.Context, job *runner.Job) error {
 	slices.Reverse(logs)
 	job.History = slices.Concat(logs...)
 	return nil
+}
+
+// patchOf opens the patch that an ended run left.
+func (e *executor) patchOf(ctx context.Context, id contract.RunID) (io.ReadCloser, error) {
+	r, err := e.local.Run(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if r.Result == nil || r.Result.Patch == nil || r.Error != nil && r.Error.Code == contract.FailResult {
+		return nil, contract.Errorf(contract.KindNotFound, "run %s left no patch to go on from", short(r))
+	}
+	return e.local.Artifact(ctx, id, r.Result.Patch.Artifact)
 }
 
 // fromOf reads the start of a log for the run it goes on from.

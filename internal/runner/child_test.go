@@ -223,3 +223,13 @@ turns:
 		t.Errorf("left in the run's folder: %v", names)
 	}
 }
+
+func TestRunThatDidNothingIsStartedAnew(t *testing.T) {
+	w := newWorld(t, toy())
+	w.script(editThree)
+	e, s := w.resume(t.Context(), []contract.Event{contract.NewEvent(1, contract.RunQueued{Schema: "rivumi-events/1", Task: w.task})})
+	want(t, e, contract.Completed, "")
+	if !strings.Contains(s.Artifact(t, contract.ArtifactPatch), "+three") {
+		t.Error("the patch is not that of the task")
+	}
+}
