@@ -22,7 +22,7 @@ test:
 check: fmt vet lint wasm test cassettes aimock
 
 fmt:
-	@out=$$($(TOOL) gofumpt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "gofumpt would change:"; echo "$$out"; exit 1; fi
+	@out=$$($(TOOL) gofumpt -l .); if [ -n "$$out" ]; then echo "gofumpt would change:"; echo "$$out"; exit 1; fi
 
 vet:
 	$(GO) vet ./...
