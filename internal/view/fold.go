@@ -30,8 +30,21 @@ func Fold(p Picture, e contract.Event) Picture {
 		p.end(e)
 	case foldLife(&p, e), foldModel(&p, e), foldTool(&p, e), foldApproval(&p, e), foldRest(&p, e):
 	}
-	p.Waiting = p.waiting()
+	if w := p.waiting(); w != p.Waiting || opensWait(e) {
+		p.Waiting, p.WaitSince = w, e.Time
+	}
 	return p
+}
+
+// opensWait reports whether a wait begins anew with the event, though it is of the same kind.
+func opensWait(e contract.Event) bool {
+	return e.Type == contract.TypeToolStarted || e.Type == contract.TypeCheckStarted || e.Type == contract.TypeStepStarted
+}
+
+// touch says that an item was changed by the event that is folded.
+func (p *Picture) touch(it *Item) *Item {
+	it.Rev = p.LastSeq
+	return it
 }
 
 func foldLife(p *Picture, e contract.Event) bool {
@@ -95,6 +108,7 @@ func foldModel(p *Picture, e contract.Event) bool {
 		d, _ := contract.As[contract.StepStarted](e)
 		p.Step, p.MaxStep = d.Step, d.Max
 		p.closeText()
+		p.taken(d.Messages)
 	case contract.TypeModelDelta:
 		d, _ := contract.As[contract.ModelDelta](e)
 		p.stream(e, ItemReasoning, d.Reasoning)
@@ -110,7 +124,7 @@ func foldModel(p *Picture, e contract.Event) bool {
 		d, _ := contract.As[contract.ModelDiscarded](e)
 		for _, it := range p.Items {
 			if it.Step == e.Step && (it.Kind == ItemText || it.Kind == ItemReasoning) && it.Live {
-				it.Void = true
+				p.touch(it).Void = true
 			}
 		}
 		p.closeText()
@@ -128,11 +142,12 @@ func (p *Picture) stream(e contract.Event, kind ItemKind, text string) {
 	}
 	if p.text == nil || p.text.Kind != kind {
 		if p.text != nil && p.text.Kind == ItemReasoning {
-			p.text.Live = false
+			p.touch(p.text).Live = false
 		}
 		p.text = p.add(e, Item{Kind: kind, Live: true})
 	}
 	p.text.Text, p.text.Cut = keepNewest(p.text.Text+text, p.text.Cut)
+	p.touch(p.text)
 }
 
 // message replaces what was streamed by the whole turn and lists its calls.
@@ -155,7 +170,7 @@ func (p *Picture) message(e contract.Event, d contract.ModelMessage) {
 
 func (p *Picture) closeText() {
 	if p.text != nil {
-		p.text.Live = false
+		p.touch(p.text).Live = false
 		p.text = nil
 	}
 }
@@ -182,16 +197,17 @@ func foldTool(p *Picture, e contract.Event) bool {
 	switch e.Type {
 	case contract.TypeToolStarted:
 		d, _ := contract.As[contract.ToolStarted](e)
-		it := p.tool(e, d.CallID, d.Name, d.Arguments)
+		it := p.touch(p.tool(e, d.CallID, d.Name, d.Arguments))
 		it.Live, it.Tool.State, it.Tool.StartedAt = true, ToolRunning, e.Time
 	case contract.TypeToolOutput:
 		d, _ := contract.As[contract.ToolOutput](e)
 		if it := p.calls[d.CallID]; it != nil {
 			it.Tool.Output, it.Cut = keepNewest(it.Tool.Output+d.Text, it.Cut)
+			p.touch(it)
 		}
 	case contract.TypeToolResult:
 		if d, ok := contract.As[contract.ToolResult](e); ok {
-			p.result(p.tool(e, d.CallID, "", nil), d)
+			p.result(p.touch(p.tool(e, d.CallID, "", nil)), d)
 		}
 	default:
 		return false
@@ -243,12 +259,13 @@ func foldApproval(p *Picture, e contract.Event) bool {
 		}
 		p.asked[d.Approval.ID] = d.Approval.CallID
 		if it := p.calls[d.Approval.CallID]; it != nil {
-			it.Tool.State = ToolAsking
+			p.touch(it).Tool.State = ToolAsking
 		}
 	case contract.TypeApprovalDecided:
 		d, _ := contract.As[contract.ApprovalDecided](e)
 		p.closeApproval(d.ID)
 		if it := p.calls[p.asked[d.ID]]; it != nil {
+			p.touch(it)
 			it.Tool.Verdict, it.Tool.DecidedBy, it.Tool.Note = d.Decision.Verdict, d.Decision.By, d.Decision.Note
 			if it.Tool.State == ToolAsking {
 				it.Tool.State = ToolProposed
@@ -284,7 +301,7 @@ func foldRest(p *Picture, e contract.Event) bool {
 		}
 	case contract.TypeMessageUser:
 		d, _ := contract.As[contract.MessageUser](e)
-		p.add(e, Item{Kind: ItemUser, Text: d.Text})
+		p.add(e, Item{Kind: ItemUser, Text: d.Text, Msg: d.ID, Queue: true})
 	case contract.TypeNotice:
 		d, _ := contract.As[contract.Notice](e)
 		p.add(e, Item{Kind: ItemNotice, Level: d.Level, Code: d.Code, Text: d.Text})
@@ -330,6 +347,7 @@ func (p *Picture) checkFinished(e contract.Event, d contract.CheckFinished) {
 	for _, it := range slices.Backward(p.Items) {
 		if it.Kind == ItemCheck && same(*it.Check) {
 			*it.Check, it.Live = c, false
+			p.touch(it)
 			return
 		}
 	}
@@ -353,15 +371,31 @@ func (p *Picture) closeOpen(s ToolState) {
 	for _, it := range slices.Backward(p.Items) {
 		if it.Kind == ItemTool && !it.Tool.Ended() {
 			it.Tool.State, it.Live = s, false
+			p.touch(it)
 		}
 		if it.Kind == ItemCheck && it.Live {
 			it.Check.Running, it.Live = false, false
+			p.touch(it)
+		}
+	}
+}
+
+// taken marks the messages that the model is told with the step that begins.
+func (p *Picture) taken(ids []string) {
+	left := len(ids)
+	for _, it := range slices.Backward(p.Items) {
+		if left == 0 {
+			return
+		}
+		if it.Kind == ItemUser && it.Queue && slices.Contains(ids, it.Msg) {
+			p.touch(it).Queue = false
+			left--
 		}
 	}
 }
 
 func (p *Picture) add(e contract.Event, it Item) *Item {
-	it.Seq, it.Step = e.Seq, e.Step
+	it.Seq, it.Rev, it.Step = e.Seq, e.Seq, e.Step
 	p.Items = append(p.Items, &it)
 	return &it
 }

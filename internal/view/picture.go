@@ -24,6 +24,7 @@ type Picture struct {
 	Files     []contract.FileChange
 	Usage     contract.Usage
 	Waiting   Waiting
+	WaitSince contract.Time // when that wait began
 	Cancel    string // why the end was asked for, "" when it was not
 	CancelBy  string
 	StartedAt contract.Time // of this attempt
@@ -81,10 +82,14 @@ const (
 	ItemNotice    ItemKind = "notice"
 )
 
-// Item is one entry of the transcript. Seq is the event that opened it.
+// Item is one entry of the transcript. Seq is the event that opened it, Rev the newest one that
+// changed it: who draws an item need not draw it again while Rev stays.
 type Item struct {
 	Kind  ItemKind
 	Seq   int64
+	Rev   int64
+	Msg   string // id of a message to the agent
+	Queue bool   // the message waits for the agent's next step
 	Step  int
 	Text  string
 	Level string // of a notice: info, warning, error
