@@ -61,20 +61,23 @@ func runApply(ctx context.Context, o *applyOptions) error {
 	if o.Message != "" && !o.Commit {
 		return usagef("--commit -m TEXT", "-m needs --commit")
 	}
-	return o.withResult(ctx, o.Ref, func(ctx context.Context, k *kept) error {
-		if err := mayApply(k.Run, o.Unverified); err != nil {
-			return err
-		}
-		a, err := o.plan(ctx, k)
-		if err != nil {
-			return err
-		}
-		receipt, err := workspace.Apply(ctx, a)
-		if err != nil {
-			return applyFailed(k.Run, err)
-		}
-		return o.told(k.Run, receipt)
-	})
+	return o.withResult(ctx, o.Ref, o.apply)
+}
+
+// apply brings a result into the checkout and tells of it.
+func (o *applyOptions) apply(ctx context.Context, k *kept) error {
+	if err := mayApply(k.Run, o.Unverified); err != nil {
+		return err
+	}
+	a, err := o.plan(ctx, k)
+	if err != nil {
+		return err
+	}
+	receipt, err := workspace.Apply(ctx, a)
+	if err != nil {
+		return applyFailed(k.Run, err)
+	}
+	return o.told(k.Run, receipt)
 }
 
 // mayApply holds back what was not verified. A run without any check may be applied: it says so.

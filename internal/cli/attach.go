@@ -14,6 +14,7 @@ type attachOptions struct {
 	Ref     string
 	From    int64
 	NoInput bool
+	Print   bool
 	JSON    bool
 	JQ      string
 }
@@ -35,6 +36,7 @@ func newAttachCmd(f *Factory, do func(context.Context, *attachOptions) error) *c
 	}
 	cmd.Flags().Int64Var(&o.From, "from", 0, "show only what comes after event `SEQ`")
 	cmd.Flags().BoolVar(&o.NoInput, "no-input", false, "only watch")
+	cmd.Flags().BoolVarP(&o.Print, "print", "p", false, "plain lines even on a terminal")
 	addOutputFlags(cmd.Flags(), &o.JSON, &o.JQ)
 	return cmd
 }
@@ -47,6 +49,12 @@ func runAttach(ctx context.Context, o *attachOptions) error {
 		r, err := o.findRun(ctx, runs, o.Ref)
 		if err != nil {
 			return err
+		}
+		if o.drawable() && !o.Print && !o.JSON && o.JQ == "" && !o.NoInput {
+			s := newStage(o.Factory)
+			defer s.close()
+			s.runs = runs
+			return s.attach(ctx, r.ID, o.From)
 		}
 		p := newPrinter(o.IO)
 		w := &watcher{f: o.Factory, runs: runs, id: r.ID, asks: o.IO.Asks() && !o.NoInput, show: o.shower(p)}

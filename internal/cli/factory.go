@@ -43,6 +43,7 @@ type Globals struct {
 	LogFile         string
 	Color           string
 	Quiet           bool
+	Accessible      bool // plain lines and prompts, for screen readers
 }
 
 // NewFactory wires the real program.

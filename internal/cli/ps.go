@@ -19,6 +19,7 @@ type psOptions struct {
 	States []string
 	Search string
 	Limit  int
+	Print  bool
 	JSON   bool
 	JQ     string
 }
@@ -39,6 +40,7 @@ func newPsCmd(f *Factory, do func(context.Context, *psOptions) error) *cobra.Com
 	p.StringArrayVar(&o.States, "state", nil, "only runs in `STATE` (repeat)")
 	p.StringVar(&o.Search, "search", "", "only runs whose id, name or task holds `TEXT`")
 	p.IntVarP(&o.Limit, "limit", "L", 30, "at most `N` runs, 0 for all")
+	p.BoolVarP(&o.Print, "print", "p", false, "plain lines even on a terminal")
 	addOutputFlags(p, &o.JSON, &o.JQ)
 	return cmd
 }
@@ -64,6 +66,12 @@ func runPs(ctx context.Context, o *psOptions) error {
 		filter.Repository = o.runsRoot(dir)
 	}
 	return o.withRuns(ctx, func(ctx context.Context, runs *Runs) error {
+		if o.drawable() && !o.Print && !o.JSON && o.JQ == "" {
+			s := newStage(o.Factory)
+			defer s.close()
+			s.runs = runs
+			return s.browse(ctx, filter)
+		}
 		list, err := collect(ctx, runs, filter)
 		if err != nil {
 			return err

@@ -37,6 +37,7 @@ func newResumeCmd(f *Factory, do func(context.Context, *cobra.Command, *resumeOp
 	p := cmd.Flags()
 	p.BoolVar(&o.Fork, "fork", false, "leave the run as it is and start another from there (always so)")
 	p.BoolVarP(&o.Detach, "detach", "d", false, "go on in the background and print the run's id")
+	p.BoolVarP(&o.Print, "print", "p", false, "plain lines even on a terminal")
 	p.StringVarP(&o.Name, "name", "n", "", "`NAME` a handle for the run")
 	p.StringVar(&o.Bundle, "bundle", "", "`FILE` write the bundle to it at the end")
 	addSettingFlags(p)
@@ -56,6 +57,7 @@ func runResume(ctx context.Context, cmd *cobra.Command, o *resumeOptions) error 
 		return err
 	}
 	p := &planned{Config: c, Output: c.String("output"), JQ: o.JQ, Bundle: o.Bundle, Keep: c.Bool("keep"), Detach: o.Detach}
+	p.Screen = o.drawable() && !o.Print && o.JQ == "" && p.Output == "text"
 	if err := o.goOn(ctx, p, o.Ref, o.Prompt); err != nil {
 		return err
 	}

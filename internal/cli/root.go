@@ -52,6 +52,7 @@ func addGlobals(cmd *cobra.Command, f *Factory) {
 	p.BoolVar(&g.Debug, "debug", false, "say more on stderr")
 	p.StringVar(&g.LogFile, "log-file", "", "write debug messages to `FILE`")
 	p.StringVar(&g.Color, "color", "", "`WHEN` colour: auto, always or never")
+	p.BoolVar(&g.Accessible, "accessible", false, "plain lines and prompts in place of the full screen, for screen readers")
 	p.BoolVarP(&g.Quiet, "quiet", "q", false, "no progress on stderr")
 }
 
@@ -100,6 +101,9 @@ func bareRun(cmd *cobra.Command, f *Factory) {
 	hideFlags(cmd)
 	cmd.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 && !anyRunFlag(c) && f.IO.InTTY {
+			if f.drawable() && inRepository(f) {
+				return blank(c.Context(), c.Flags(), o)
+			}
 			return c.Help()
 		}
 		if len(args) == 1 && !strings.ContainsAny(args[0], " \t\n") && args[0] != "-" {

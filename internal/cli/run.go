@@ -43,6 +43,7 @@ type planned struct {
 	Keep      bool
 	Ephemeral bool
 	Detach    bool
+	Screen    bool // draw it on the whole terminal
 	NoNext    bool // the caller names the next commands itself
 }
 
@@ -127,6 +128,7 @@ func (o *runOptions) planned(c *config.Config, t contract.Task) *planned {
 	return &planned{
 		Task: t, Config: c, Output: c.String("output"), JQ: o.JQ, Bundle: o.Bundle,
 		Keep: c.Bool("keep") || o.Worktree != "", Ephemeral: o.Ephemeral, Detach: o.Detach,
+		Screen: o.drawable() && !o.Print && o.JQ == "" && c.String("output") == "text",
 	}
 }
 

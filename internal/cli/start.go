@@ -21,6 +21,8 @@ type carried struct {
 	started func(r contract.Run) // called once the run is stored
 	done    func(r contract.Run) // called when it has ended
 	asks    bool
+
+	plan func(ctx context.Context, quiet *Factory, prompt string) (*planned, error) // for a screen without a run
 }
 
 // startRun carries out a planned run here, or hands it to a process of its own.
@@ -29,6 +31,9 @@ func startRun(ctx context.Context, o *runOptions, p *planned) error {
 		return detach(ctx, o.Factory, p)
 	}
 	c := &carried{f: o.Factory, p: p, begin: p.start, asks: o.IO.Asks()}
+	if p.Screen {
+		return c.onScreen(ctx)
+	}
 	return c.run(ctx)
 }
 

@@ -101,7 +101,7 @@ func what(a contract.Approval) []string {
 	default:
 		text = a.Title
 	}
-	return strings.Split(exact(text), "\n")
+	return strings.Split(exact(strings.TrimSuffix(text, "\n")), "\n")
 }
 
 // body draws what will run, wrapped, every line with its number where there are several. The

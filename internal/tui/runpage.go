@@ -189,7 +189,12 @@ func (m *model) readKey(name string) tea.Cmd {
 
 // leave is q: a run that lives elsewhere goes on, one that lives here is asked about.
 func (m *model) leave() tea.Cmd {
-	if m.feed == nil || m.pic.Ended != nil || !m.owned {
+	switch {
+	case m.feed != nil && m.pic.Ended == nil && m.owned:
+	case m.o.List:
+		m.page = pageRuns
+		return m.loadRuns()
+	default:
 		return tea.Quit
 	}
 	m.leaving = sure

@@ -22,7 +22,6 @@ type runList struct {
 	runs      []contract.Run
 	ready     bool
 	loading   bool
-	waiting   bool // a reload is due
 	err       error
 	at        int
 	filtering bool

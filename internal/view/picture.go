@@ -25,7 +25,7 @@ type Picture struct {
 	Usage     contract.Usage
 	Waiting   Waiting
 	WaitSince contract.Time // when that wait began
-	Cancel    string // why the end was asked for, "" when it was not
+	Cancel    string        // why the end was asked for, "" when it was not
 	CancelBy  string
 	StartedAt contract.Time // of this attempt
 	LastTime  contract.Time // of the newest event
