@@ -62,7 +62,11 @@ func (f *Factory) place(_ context.Context, t contract.Task) (runner.Place, error
 		return runner.Place{Opener: proc.New(proc.Options{Want: sandbox.TierNone})}, nil
 	case "", contract.SandboxAuto, contract.SandboxReadOnly, contract.SandboxWorkspace:
 	}
-	return runner.Place{Opener: proc.New(proc.Options{}), Overlay: true}, nil
+	o := proc.Options{}
+	if c, err := f.Config(); err == nil && c.String("caches") != "off" {
+		o.Caches = sandbox.UserCaches(f.Getenv)
+	}
+	return runner.Place{Opener: proc.New(o), Overlay: true}, nil
 }
 
 // Execute implements [host.Executor].

@@ -73,6 +73,7 @@ var table = []Key{
 	{"net", String, "off", nil, ProjectNever, "net", "network of commands: off or allow=HOST,…"},
 	{"env", List, nil, nil, ProjectNever, "env", "names of your variables that commands may see"},
 	{"add_dirs", List, nil, nil, ProjectNever, "add-dir", "more folders commands may read, or write with :rw"},
+	{"caches", String, "on", []string{"off", "on"}, ProjectStricter, "", "whether commands may use this user's toolchain caches, read-only below a layer of the run"},
 	{"image", String, nil, nil, ProjectNever, "image", "container image"},
 	{"checks", List, nil, nil, ProjectMay, "check", "commands that decide whether the work is done"},
 	{"allowed_paths", List, nil, nil, ProjectStricter, "allow-path", "paths the run may change"},

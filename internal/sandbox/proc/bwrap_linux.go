@@ -32,11 +32,12 @@ func (o *opener) openBwrap(ctx context.Context, s sandbox.Spec) (sandbox.Session
 		return nil, err
 	}
 	q.Off = o.off
+	env := q.freezeCaches(o.caches, s)
 	p, err := bwrapProcess(q)
 	if err != nil {
 		return nil, startError("prepare bubblewrap", err)
 	}
-	ses, r, err := launch(ctx, p, q, s.Env)
+	ses, r, err := launch(ctx, p, q, sandbox.MergeEnv(s.Env, env))
 	if err != nil {
 		var se *sandbox.Error
 		if errors.As(err, &se) && se.Code == sandbox.ErrStart && ctx.Err() == nil {

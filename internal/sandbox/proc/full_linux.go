@@ -16,10 +16,15 @@ func (o *opener) openFull(ctx context.Context, s sandbox.Spec) (sandbox.Session,
 		return nil, err
 	}
 	q.Off = o.off
+	if err := q.showCaches(o.caches, s); err != nil {
+		return nil, err
+	}
 	ses, r, err := launch(ctx, processOf(stageStart), q, s.Env)
 	if err != nil {
 		return nil, err
 	}
+	ses.release = func() { releaseCaches(q) }
+	ses.env = sandbox.MergeEnv(ses.env, r.Shown)
 	ses.receipt = sandbox.Receipt{Tier: sandbox.TierFull, Layers: r.Layers, Versions: map[string]string{"kernel": kernelVersion()}}
 	if err := ses.adopt(ctx, r, q, s); err != nil {
 		return nil, err

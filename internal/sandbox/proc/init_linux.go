@@ -137,7 +137,7 @@ func servePlace(l *link, q *openRequest, build func() ([]int, error), namespaces
 	}
 	layers["namespaces"] = namespaces
 	layers["root"] = "own, read-only"
-	err = l.send(message{Ready: &ready{Layers: layers}}, out...)
+	err = l.send(message{Ready: &ready{Layers: layers, Shown: variables(q.Layered)}}, out...)
 	closeAll(out)
 	if err != nil {
 		return 125
@@ -212,6 +212,9 @@ func wallsOf(q *openRequest, floor int) walls {
 	w.writeDirs = append(w.writeDirs, q.Folders...)
 	if q.Lower != "" {
 		w.writeDirs = append(w.writeDirs, q.Tree)
+	}
+	for _, l := range q.Layered {
+		w.writeDirs = append(w.writeDirs, l.At)
 	}
 	return w
 }

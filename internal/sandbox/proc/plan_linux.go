@@ -19,6 +19,7 @@ type openRequest struct {
 	Upper    string
 	Work     string
 	Binds    []bind
+	Layered  []layered         // caches, over which what commands write is kept apart
 	Folders  []string          // empty folders in memory that commands may write
 	Links    [][2]string       // target, path
 	Files    map[string]string // small files made up for the inside

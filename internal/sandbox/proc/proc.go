@@ -17,15 +17,21 @@ type Options struct {
 	Want sandbox.Tier
 	// FullProc shows /proc/meminfo, cpuinfo and the rest, for programs that cannot do without.
 	FullProc bool
+	// Caches are shown in the contained tiers of sessions that have a scratch folder, each with a layer
+	// for what is written; where layers cannot be mounted the frozen ones are shown read-only.
+	Caches []sandbox.Cache
 }
 
 // New gives an opener of local sessions. What cannot be had is said by Open, with a *sandbox.Error
 // of code ErrTier; nothing weaker is opened instead.
-func New(o Options) sandbox.Opener { return &opener{want: o.Want, fullProc: o.FullProc} }
+func New(o Options) sandbox.Opener {
+	return &opener{want: o.Want, fullProc: o.FullProc, caches: o.Caches}
+}
 
 type opener struct {
 	want     sandbox.Tier
 	fullProc bool
+	caches   []sandbox.Cache
 	off      []string // controls left out, for tests that show what each of them is for
 }
 

@@ -37,6 +37,7 @@ type session struct {
 	tree    *os.File      // holds a tree that is only mounted inside, or nil
 	work    string        // of the overlay
 	proxy   *netproxy.Server
+	release func() // what is to be done once it has ended, or nil
 
 	turn chan struct{} // holds one token: commands run one after another
 
@@ -303,6 +304,9 @@ func (s *session) Close(ctx context.Context) error {
 	err := s.end(ctx)
 	if first && s.proxy != nil {
 		s.proxy.Close()
+	}
+	if first && s.release != nil {
+		s.release()
 	}
 	if first && s.tree != nil {
 		s.tree.Close()

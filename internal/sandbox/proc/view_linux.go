@@ -28,9 +28,11 @@ func buildView(q *openRequest) error {
 	if err != nil {
 		return err
 	}
+	layers, shown := openLayers(q)
+	q.Layered = shown
 	overlay := -1
 	if q.Lower != "" {
-		if overlay, err = openOverlay(q); err != nil {
+		if overlay, err = overlayMount(q.Lower, q.Upper, q.Work); err != nil {
 			return &overlayError{err}
 		}
 	}
@@ -41,6 +43,9 @@ func buildView(q *openRequest) error {
 		return err
 	}
 	if err := fillView(q, sources, overlay); err != nil {
+		return err
+	}
+	if err := placeLayers(layers); err != nil {
 		return err
 	}
 	return enterView()
@@ -70,15 +75,15 @@ func openSources(q *openRequest) ([]source, error) {
 	return out, nil
 }
 
-// openOverlay makes a copy-on-write mount that is attached nowhere yet.
-func openOverlay(q *openRequest) (int, error) {
+// overlayMount makes a copy-on-write mount that is attached nowhere yet.
+func overlayMount(lower, upper, work string) (int, error) {
 	fd, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return -1, err
 	}
 	defer unix.Close(fd)
 	escape := strings.NewReplacer(`\`, `\\`, `:`, `\:`)
-	for _, kv := range [][2]string{{"lowerdir", escape.Replace(q.Lower)}, {"upperdir", escape.Replace(q.Upper)}, {"workdir", escape.Replace(q.Work)}} {
+	for _, kv := range [][2]string{{"lowerdir", escape.Replace(lower)}, {"upperdir", escape.Replace(upper)}, {"workdir", escape.Replace(work)}} {
 		if err := unix.FsconfigSetString(fd, kv[0], kv[1]); err != nil {
 			return -1, fmt.Errorf("%s: %w", kv[0], err)
 		}

@@ -40,7 +40,8 @@ type runRequest struct {
 type ready struct {
 	Layers  map[string]string
 	Missing []string
-	Code    string // of a sandbox.Error where the place could not be made
+	Shown   []string // variables of the caches that are there: NAME=folder
+	Code    string   // of a sandbox.Error where the place could not be made
 	What    string
 	Hint    string
 
