@@ -59,6 +59,15 @@ func checkMessage(text string) string {
 	return ""
 }
 
+// Mail reports whether messages wait to be taken. It writes nothing.
+func (c *Core) Mail(tx Tx) (bool, error) {
+	en, err := c.open(tx, Env{})
+	if err != nil {
+		return false, err
+	}
+	return en.h.Mail > 0, nil
+}
+
 // TakeMessages hands over the messages queued since the last call, oldest first, and marks them
 // taken. Without any it writes nothing.
 func (c *Core) TakeMessages(tx Tx, env Env, attempt int) ([]contract.Message, error) {

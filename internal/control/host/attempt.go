@@ -35,6 +35,8 @@ type attempt struct {
 	flush  chan struct{} // says that held text is waiting
 	seen   int64         // last event of the last pulse; the keeper's alone
 	full   bool          // an append met a full disk; guarded by lock
+	feed   *feed         // held while the run is carried here
+	mailAt time.Time     // when the store was last asked for mail; the mailbox's alone
 }
 
 // open gives the attempt its context and ports. The attempt is not shared before.

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rivumi/rivumi/internal/contract"
@@ -22,9 +23,13 @@ const (
 
 // feed is what all followers of one run share: the tail of its log as stored lines, and the bell
 // that says there may be more. It holds nothing that is not in the store; a slow follower reads the
-// store, and costs nobody else.
+// store, and costs nobody else. The attempt that carries a run puts the lines it has committed here,
+// so that those who keep up need no read at all.
 type feed struct {
 	followers int // guarded by Service.mu
+
+	// What somebody else than the attempt committed: the tail may lack lines, and there may be mail.
+	stale, news atomic.Bool
 
 	bell struct {
 		sync.Mutex
@@ -34,6 +39,7 @@ type feed struct {
 	lines [][]byte
 	first int64 // number of lines[0]
 	size  int
+	ended bool
 }
 
 // feed gives the run's feed; release must be called when it is no longer followed.
@@ -43,6 +49,8 @@ func (s *Service) feed(id contract.RunID) (f *feed, release func()) {
 	f = s.feeds[id]
 	if f == nil {
 		f = &feed{}
+		f.stale.Store(true)
+		f.news.Store(true)
 		f.bell.ch = make(chan struct{})
 		s.feeds[id] = f
 	}
@@ -64,10 +72,32 @@ func (s *Service) ring(id contract.RunID) {
 	if f == nil {
 		return
 	}
+	f.stale.Store(true)
+	f.news.Store(true)
+	f.wake()
+}
+
+func (f *feed) wake() {
 	f.bell.Lock()
 	defer f.bell.Unlock()
 	close(f.bell.ch)
 	f.bell.ch = make(chan struct{})
+}
+
+// publish hands committed lines to the followers. Lines that do not continue the tail, because somebody
+// else has written between, are left to the store.
+func (f *feed) publish(lines [][]byte) {
+	if len(lines) == 0 {
+		return
+	}
+	f.mu.Lock()
+	if first := seqOf(lines[0]); len(f.lines) > 0 && first == f.first+int64(len(f.lines)) {
+		f.keep(first, lines)
+	} else {
+		f.stale.Store(true)
+	}
+	f.mu.Unlock()
+	f.wake()
 }
 
 // wait gives a channel that is closed at the next ring. It is taken before the log is read, so that
@@ -161,9 +191,20 @@ func (f *feed) read(ctx context.Context, s *Service, id contract.RunID, after in
 	if i := after + 1 - f.first; i >= 0 && i < int64(len(f.lines)) {
 		return f.lines[i:min(i+pageLines, int64(len(f.lines)))], false, nil
 	}
+	atTail := len(f.lines) > 0 && after+1 == f.first+int64(len(f.lines))
+	// Cleared before the read: what is committed meanwhile sets it again.
+	if atTail && s.owns(id) && !f.stale.Swap(false) {
+		return nil, f.ended, nil
+	}
 	lines, ended, err = s.stored(ctx, id, after)
 	if len(lines) > 0 && seqOf(lines[0]) == after+1 { // not a log.gap
 		f.keep(after+1, lines)
+	}
+	if atTail {
+		f.ended = ended
+	}
+	if len(lines) > 0 || err != nil {
+		f.stale.Store(true) // there may be more
 	}
 	return lines, ended, err
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ncruces/go-sqlite3/driver"
 	"golang.org/x/sys/unix"
 
 	"github.com/rivumi/rivumi/internal/contract"
@@ -90,6 +91,29 @@ func (p *process) kill(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = p.cmd.Wait()
+}
+
+// stopIdle stops the process while it does not hold the store's lock, which nobody could break.
+func (p *process) stopIdle(t *testing.T, dir string) {
+	t.Helper()
+	db, err := driver.Open("file:" + filepath.Join(dir, "state.db") + "?_pragma=busy_timeout(1)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for range 200 {
+		if err := p.cmd.Process.Signal(unix.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		if _, err = db.ExecContext(t.Context(), "BEGIN IMMEDIATE; ROLLBACK"); err == nil {
+			return
+		}
+		if err := p.cmd.Process.Signal(unix.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatalf("the process is always in a commit: %v", err)
 }
 
 func dial(t *testing.T, dir string, id contract.RunID) *host.Link {
@@ -196,9 +220,7 @@ func TestAStoppedOwnerKeepsItsRun(t *testing.T) {
 	p := spawn(t, dir)
 	s := open(t, host.Options{Dir: dir})
 	approve(t, &host.Link{Service: s}, p.run)
-	if err := p.cmd.Process.Signal(unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	p.stopIdle(t, dir)
 	again := open(t, host.Options{Dir: dir, Lease: time.Millisecond})
 	run, err := again.Run(t.Context(), p.run)
 	if err != nil || run.Status != contract.Running {

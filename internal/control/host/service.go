@@ -193,15 +193,20 @@ func (s *Service) env() (control.Env, error) {
 
 // update runs one decision about a run and wakes whoever follows it once it is durable.
 func (s *Service) update(ctx context.Context, id contract.RunID, decide func(control.Tx, control.Env) error) error {
-	env, err := s.env()
-	if err != nil {
-		return err
-	}
-	err = s.store.Update(ctx, id, func(tx control.Tx) error { return decide(tx, env) })
+	err := s.quietly(ctx, id, decide)
 	if err == nil {
 		s.ring(id)
 	}
 	return err
+}
+
+// quietly is update without the bell, for who tells the followers itself.
+func (s *Service) quietly(ctx context.Context, id contract.RunID, decide func(control.Tx, control.Env) error) error {
+	env, err := s.env()
+	if err != nil {
+		return err
+	}
+	return s.store.Update(ctx, id, func(tx control.Tx) error { return decide(tx, env) })
 }
 
 // genuine refuses a made-up id before the store is touched.

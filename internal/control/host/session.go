@@ -44,12 +44,17 @@ func (a *attempt) commit(ctx context.Context, events []contract.Event) error {
 	if len(events) == 0 {
 		return nil
 	}
-	return a.noteFull(a.patient(ctx, func() error {
-		return a.s.update(ctx, a.id, func(tx control.Tx, env control.Env) error {
-			_, err := a.s.core.Append(tx, env, a.runNow.Attempt, events...)
+	var lines [][]byte
+	err := a.noteFull(a.patient(ctx, func() error {
+		return a.s.quietly(ctx, a.id, func(tx control.Tx, env control.Env) (err error) {
+			lines, err = a.s.core.Append(tx, env, a.runNow.Attempt, events...)
 			return err
 		})
 	}))
+	if err == nil {
+		a.feed.publish(lines)
+	}
+	return err
 }
 
 // patient repeats what the store's queue had no room for, until ctx ends: a run in process is slowed
@@ -176,8 +181,29 @@ func (a *attempt) expire(ctx context.Context) error {
 	})
 }
 
+// mailEvery is how old what is known of the mail may be where nothing in this process says that there
+// is some. Another process writes past this one only when it has not answered for longer.
+const mailEvery = ownerPatience / 2
+
 // Take implements [contract.Mailbox].
 func (a *attempt) Take(ctx context.Context) (messages []contract.Message, err error) {
+	if !a.feed.news.Swap(false) && time.Since(a.mailAt) < mailEvery {
+		return nil, nil
+	}
+	a.mailAt = time.Now()
+	defer func() {
+		if err != nil {
+			a.feed.news.Store(true)
+		}
+	}()
+	var waiting bool
+	err = a.s.store.View(ctx, a.id, func(tx control.Tx) (err error) {
+		waiting, err = a.s.core.Mail(tx)
+		return err
+	})
+	if err != nil || !waiting {
+		return nil, err
+	}
 	err = a.patient(ctx, func() error {
 		return a.s.update(ctx, a.id, func(tx control.Tx, env control.Env) (err error) {
 			messages, err = a.s.core.TakeMessages(tx, env, a.runNow.Attempt)

@@ -177,6 +177,9 @@ func (s *Service) carry(id contract.RunID) {
 		s.log.Error("claim run", "run", id, "error", err)
 		return // stays queued; the next service on this directory finds it
 	}
+	var release func()
+	a.feed, release = s.feed(id)
+	defer release()
 	ending := a.run()
 	if err := a.finish(ending); err != nil {
 		s.log.Error("finish run", "run", id, "error", err)
