@@ -7,21 +7,19 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rivumi/rivumi/internal/bundle"
 	"github.com/rivumi/rivumi/internal/contract"
-	"github.com/rivumi/rivumi/internal/sandbox"
-	"github.com/rivumi/rivumi/internal/view"
-	"github.com/rivumi/rivumi/internal/workspace"
+	"github.com/rivumi/rivumi/internal/runner"
 )
 
 type verifyOptions struct {
 	*Factory
 	Ref     string
 	NoRerun bool
+	Foreign bool
 	JSON    bool
 	JQ      string
 }
@@ -34,23 +32,23 @@ func newVerifyCmd(f *Factory, do func(context.Context, *verifyOptions) error) *c
 	cmd := &cobra.Command{
 		Use: "verify RUN|BUNDLE", Short: "Prove a result again: digests, signature, log, patch and checks", Args: args(0, 1),
 		Long: "Checks the digests, the signature and the chain of the log, applies the patch to the base in a tree of\n" +
-			"its own, compares the resulting tree, and runs the checks on it. Nothing is asked of a network.",
+			"its own, compares the resulting tree, and runs the checks on it. Nothing is asked of a network. The checks\n" +
+			"of a bundle that another machine signed are commands of its maker's: they run only with --foreign.",
 		RunE: func(c *cobra.Command, a []string) error {
 			o.Ref = at(a, 0)
 			return do(c.Context(), o)
 		},
 	}
 	cmd.Flags().BoolVar(&o.NoRerun, "no-rerun", false, "only check the bundle itself")
+	cmd.Flags().BoolVar(&o.Foreign, "foreign", false, "run the checks of a bundle that this machine did not sign, too")
 	addOutputFlags(cmd.Flags(), &o.JSON, &o.JQ)
 	return cmd
 }
 
 // verification is the JSON of `verify`.
 type verification struct {
-	OK      bool                   `json:"ok"`
-	Bundle  *bundle.Report         `json:"bundle"`
-	Applied string                 `json:"applied"` // yes, no, or why it could not be tried
-	Checks  []contract.CheckResult `json:"checks"`
+	OK bool `json:"ok"`
+	*runner.Verification
 }
 
 func runVerify(ctx context.Context, o *verifyOptions) error {
@@ -58,32 +56,25 @@ func runVerify(ctx context.Context, o *verifyOptions) error {
 		if !k.Run.Status.Terminal() {
 			return usagef("rivumi attach "+short(k.Run)+" watches it", "run %s is %s and has no bundle yet", short(k.Run), k.Run.Status)
 		}
-		v := verification{Applied: "not asked", Checks: []contract.CheckResult{}}
-		var err error
-		if v.Bundle, err = bundle.Check(k.Files, o.ownKeys()...); err != nil {
-			return usagef("rivumi artifacts "+short(k.Run), "read bundle: %w", err)
-		}
-		v.OK = v.Bundle.OK()
-		if !o.NoRerun && v.OK {
-			if err := o.rerun(ctx, k, &v); err != nil {
-				return err
-			}
+		v, err := o.prove(ctx, k)
+		if err != nil {
+			return err
 		}
 		if err := o.tell(k.Run, v); err != nil {
 			return err
 		}
-		return ended(v.exitCode())
+		return ended(verdictCode(v))
 	})
 }
 
-// exitCode: a failing check is what it is for a run, everything else that is wrong is a failure.
-func (v verification) exitCode() int {
+// verdictCode: a failing check is what it is for a run, everything else that is wrong is a failure.
+func verdictCode(v *runner.Verification) int {
 	for _, c := range v.Checks {
-		if !c.Passed {
+		if c.ExitCode != 0 || c.TimedOut {
 			return contract.ExitChecks
 		}
 	}
-	if !v.OK {
+	if !v.OK() {
 		return contract.ExitFailed
 	}
 	return contract.ExitOK
@@ -102,132 +93,75 @@ func (o *verifyOptions) ownKeys() []ed25519.PublicKey {
 	return []ed25519.PublicKey{signer.Public()}
 }
 
-// rerun lays the result down anew and runs the checks on it.
-func (o *verifyOptions) rerun(ctx context.Context, k *kept, v *verification) (err error) {
+// prove looks at the bundle and, unless that is not wanted, lays the result down anew and runs the
+// checks on it.
+func (o *verifyOptions) prove(ctx context.Context, k *kept) (v *runner.Verification, err error) {
+	notOne := func(err error) error {
+		return usagef("rivumi artifacts "+short(k.Run), "read bundle: %w", err)
+	}
+	report, err := bundle.Check(k.Files, o.ownKeys()...)
+	if err != nil {
+		return nil, notOne(err)
+	}
+	if o.NoRerun || !report.OK() {
+		v := &runner.Verification{Bundle: report, Checks: []runner.VerifiedCheck{}, Problems: []string{}}
+		for _, f := range report.Findings {
+			if !f.Note {
+				v.Problems = append(v.Problems, oneLine(f.Artifact+": "+f.Detail))
+			}
+		}
+		return v, nil
+	}
 	tmp, err := os.MkdirTemp("", "rivumi-verify-*")
 	if err != nil {
-		return fmt.Errorf("verify: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
-	ws, snap, why, err := o.lay(ctx, k, v.Bundle.Manifest, tmp)
-	if err != nil {
-		return err
-	}
-	if v.Applied = why; why != "" {
-		v.OK = false
-		return nil
-	}
-	v.Applied = "yes"
-	if snap.FinalTree != v.Bundle.Manifest.FinalTree {
-		v.Applied, v.OK = "the patch leads to another tree than the manifest names", false
-		return nil
-	}
-	task, err := k.task()
-	if err != nil || len(task.Checks) == 0 {
-		return err
-	}
-	tree := filepath.Join(tmp, "tree")
-	if err := ws.Checkout(ctx, snap, tree); err != nil {
-		return fmt.Errorf("verify: %w", err)
-	}
-	v.Checks, err = o.runChecks(ctx, task, tree, filepath.Join(tmp, "scratch"))
-	return err
-}
-
-// lay makes a tree of the base plus the patch. why says what kept it from being tried.
-func (o *verifyOptions) lay(ctx context.Context, k *kept, m bundle.Manifest, tmp string) (ws *workspace.Workspace, snap workspace.Snapshot, why string, err error) {
-	dir, err := o.WorkDir()
-	if err != nil {
-		return nil, snap, "", err
-	}
-	if repositoryRoot(dir) == "" && k.Run.Repository != "" {
-		dir = k.Run.Repository
-	}
-	repo, err := workspace.Discover(ctx, dir)
-	if err != nil {
-		return nil, snap, "", usagef("go into the repository, or --no-rerun", "%w", err)
-	}
-	_, tree, err := repo.Resolve(ctx, m.BaseSHA)
-	if err != nil {
-		return nil, snap, "commit " + clean(view.Commit(m.BaseSHA)) + " is not in this repository", nil
-	}
-	if tree != m.BaseTree {
-		return o.layKept(ctx, k, m)
-	}
-	patch, err := k.patch()
-	if err != nil {
-		return nil, snap, "", err
-	}
-	ws, err = workspace.Create(ctx, workspace.Options{Repo: repo, Base: m.BaseSHA, Dirty: contract.DirtyExclude, Dir: filepath.Join(tmp, "workspace")})
-	if err != nil {
-		return nil, snap, "", fmt.Errorf("verify: %w", err)
-	}
-	inner, err := workspace.Discover(ctx, ws.Tree())
-	if err != nil {
-		return nil, snap, "", fmt.Errorf("verify: %w", err)
-	}
-	if len(patch) > 0 {
-		if _, err := workspace.Apply(ctx, workspace.ApplyOptions{Repo: inner, Patch: patch, Dir: filepath.Join(tmp, "receipt")}); err != nil {
-			return nil, snap, oneLine("the patch does not apply to its base: " + err.Error()), nil
-		}
-	}
-	snap, err = ws.Snapshot(ctx)
-	return ws, snap, "", err
-}
-
-// layKept uses the worktree of a run that started from uncommitted work: its base is nowhere else.
-func (o *verifyOptions) layKept(ctx context.Context, k *kept, m bundle.Manifest) (*workspace.Workspace, workspace.Snapshot, string, error) {
-	gone := "the run started from uncommitted work, which is not in the bundle"
-	if k.local == nil {
-		return nil, workspace.Snapshot{}, gone, nil
-	}
-	ws, err := workspace.Reopen(ctx, k.local.workspaceDir(k.Run.ID))
-	if err != nil {
-		return nil, workspace.Snapshot{}, gone, nil
-	}
-	snap, err := ws.Snapshot(ctx)
-	if err == nil && snap.BaseTree != m.BaseTree {
-		return nil, snap, gone, nil
-	}
-	return ws, snap, "", err
-}
-
-func (o *verifyOptions) runChecks(ctx context.Context, task contract.Task, tree, scratch string) ([]contract.CheckResult, error) {
-	place, err := o.place(ctx, task)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(scratch, 0o700); err != nil {
 		return nil, fmt.Errorf("verify: %w", err)
 	}
-	s, err := place.Opener.Open(ctx, sandbox.Spec{
-		Tree: tree, Scratch: scratch, Env: sandbox.BaseEnv(scratch, task.Sandbox.Env), Hosts: task.Network.Hosts, MinTier: sandbox.Tier(task.Sandbox.MinTier),
-	})
+	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
+	j, err := o.job(k, report.Trusted, filepath.Join(tmp, "work"))
 	if err != nil {
 		return nil, err
 	}
-	out := []contract.CheckResult{}
-	for _, c := range task.Checks {
-		exit, rerr := s.Run(ctx, sandbox.Command{Argv: c, Timeout: time.Duration(task.Limits.WallTimeSeconds) * time.Second}, sandbox.Output{})
-		if rerr != nil && exit.Code == 0 {
-			exit.Code = 127
-		}
-		out = append(out, contract.CheckResult{
-			Argv: c, ExitCode: exit.Code, DurationMS: exit.Duration.Milliseconds(), Passed: rerr == nil && exit.Code == 0, TimedOut: exit.TimedOut, Phase: "verify",
-		})
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-			break
-		}
+	v, err = runner.New(runner.Config{Sandbox: o.place}).Verify(ctx, j)
+	if contract.KindOf(err) == contract.KindNotFound {
+		return nil, usagef("go into the repository, or --no-rerun", "%w", err)
 	}
-	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
-	defer cancel()
-	return out, errors.Join(err, s.Close(cctx))
+	return v, err
 }
 
-func (o *verifyOptions) tell(r contract.Run, v verification) error {
+// job says what is verified where. How a foreign bundle's commands are contained is this machine's
+// decision, not its maker's.
+func (o *verifyOptions) job(k *kept, trusted bool, dir string) (runner.VerifyJob, error) {
+	task, err := k.task()
+	if err != nil {
+		return runner.VerifyJob{}, err
+	}
+	repo, err := o.WorkDir()
+	if err != nil {
+		return runner.VerifyJob{}, err
+	}
+	if repositoryRoot(repo) == "" && k.Run.Repository != "" {
+		repo = k.Run.Repository
+	}
+	j := runner.VerifyJob{
+		Bundle: k.Files, Repository: repo, Dir: dir, Keys: o.ownKeys(), Foreign: o.Foreign,
+		Sandbox: task.Sandbox, Checks: task.Checks, CheckSeconds: task.Limits.WallTimeSeconds,
+	}
+	if !trusted {
+		c, err := o.Config()
+		if err != nil {
+			return runner.VerifyJob{}, err
+		}
+		j.Sandbox = contract.Sandbox{Mode: contract.SandboxMode(c.String("sandbox"))}
+	}
+	if k.local != nil {
+		j.Kept = k.local.workspaceDir(k.Run.ID)
+	}
+	return j, nil
+}
+
+func (o *verifyOptions) tell(r contract.Run, v *runner.Verification) error {
 	if o.JSON || o.JQ != "" {
-		return writeJSON(o.IO.Out, v, o.JQ)
+		return writeJSON(o.IO.Out, verification{verdictCode(v) == contract.ExitOK, v}, o.JQ)
 	}
 	w := o.IO.Out
 	fmt.Fprintf(w, "run       %s, %s\n", r.ID, verdictOf(r))
@@ -242,16 +176,36 @@ func (o *verifyOptions) tell(r contract.Run, v verification) error {
 	for _, f := range v.Bundle.Findings {
 		fmt.Fprintf(w, "          %s: %s\n", oneLine(f.Artifact), oneLine(f.Detail))
 	}
-	fmt.Fprintf(w, "applied   %s\n", v.Applied)
+	if !o.NoRerun && v.Bundle.OK() {
+		fmt.Fprintf(w, "applied   %s\n", appliedText(v))
+	}
 	for _, c := range v.Checks {
 		word := "passed"
-		if !c.Passed {
+		if c.ExitCode != 0 || c.TimedOut {
 			word = fmt.Sprintf("failed, exit %d", c.ExitCode)
 		}
-		fmt.Fprintf(w, "check     %s: %s, %s\n", oneLine(quoteArgv(c.Argv)), word, view.Length(time.Duration(c.DurationMS)*time.Millisecond))
+		fmt.Fprintf(w, "check     %s: %s\n", oneLine(quoteArgv(c.Argv)), word)
+	}
+	for _, p := range v.Problems {
+		if v.Bundle.OK() { // else they are the findings above
+			fmt.Fprintf(w, "problem   %s\n", oneLine(p))
+		}
+	}
+	if !v.Bundle.Trusted && !o.Foreign && !o.NoRerun && v.Applies && len(v.Checks) == 0 {
+		o.IO.Note("--foreign runs its checks here, in the sandbox of your settings")
 	}
 	o.IO.Next("rivumi apply " + short(r))
 	return nil
+}
+
+func appliedText(v *runner.Verification) string {
+	switch {
+	case v.Same:
+		return "yes"
+	case v.Applies:
+		return "to another tree than the manifest names"
+	}
+	return "no"
 }
 
 func okText(ok bool) string {

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -26,6 +27,11 @@ type VerifyJob struct {
 	Foreign bool
 	// CheckSeconds bounds each check; 0 is 600.
 	CheckSeconds int
+	// Kept is the folder of the run's own workspace, "" for none. It is looked at, and not changed, where the
+	// base cannot be made again: the run began with uncommitted work that is nowhere else.
+	Kept string
+	// Checks are run where the bundle records none: the run did not get that far.
+	Checks []contract.Check
 }
 
 // Verification is what verifying a bundle found.
@@ -42,7 +48,7 @@ type Verification struct {
 // VerifiedCheck is a check of the run and how it went again.
 type VerifiedCheck struct {
 	Argv     contract.Check `json:"argv"`
-	Recorded int            `json:"recordedExitCode"`
+	Recorded int            `json:"recordedExitCode"` // -1: the run did not get to it
 	ExitCode int            `json:"exitCode"`
 	TimedOut bool           `json:"timedOut,omitempty"`
 	Same     bool           `json:"same"` // passed then and now, or failed then and now
@@ -81,13 +87,15 @@ func (r *Runner) Verify(ctx context.Context, j VerifyJob) (_ *Verification, err 
 	defer func() { err = errors.Join(err, removeAll(j.Dir)) }()
 	ws, err := rebuild(ctx, rebuilt{repository: j.Repository, base: m.BaseSHA, tree: m.BaseTree, patch: patch, dir: j.Dir})
 	if s, ok := errors.AsType[*stopped](err); ok {
-		v.problem("%s", s.Message)
-		return v, nil
-	}
-	if err != nil {
+		if ws = keptTree(ctx, j.Kept, m, patch); ws == nil {
+			v.problem("%s", s.Message)
+			return v, nil
+		}
+	} else if err != nil {
 		return nil, err
+	} else {
+		defer func() { err = errors.Join(err, ws.Remove(context.WithoutCancel(ctx))) }()
 	}
-	defer func() { err = errors.Join(err, ws.Remove(context.WithoutCancel(ctx))) }()
 	v.Applies = true
 	snap, err := ws.Snapshot(ctx)
 	if err != nil {
@@ -100,9 +108,31 @@ func (r *Runner) Verify(ctx context.Context, j VerifyJob) (_ *Verification, err 
 	return v, r.verifyChecks(ctx, v, j, ws, snap)
 }
 
+// keptTree gives the run's own workspace where it still proves the patch: made again from it, base, patch and
+// result are those of the bundle. Nil where it does not.
+func keptTree(ctx context.Context, dir string, m bundle.Manifest, patch []byte) *workspace.Workspace {
+	if dir == "" {
+		return nil
+	}
+	ws, err := workspace.Reopen(ctx, dir)
+	if err != nil {
+		return nil
+	}
+	snap, err := ws.Snapshot(ctx)
+	if err != nil || snap.BaseTree != m.BaseTree || snap.FinalTree != m.FinalTree || !bytes.Equal(snap.Patch, patch) {
+		return nil
+	}
+	return ws
+}
+
 func (r *Runner) verifyChecks(ctx context.Context, v *Verification, j VerifyJob, ws *workspace.Workspace, snap workspace.Snapshot) error {
-	m := v.Bundle.Manifest
-	if len(m.Checks) == 0 {
+	checks := v.Bundle.Manifest.Checks
+	if len(checks) == 0 {
+		for _, c := range j.Checks {
+			checks = append(checks, contract.CheckResult{Argv: c, ExitCode: notRecorded})
+		}
+	}
+	if len(checks) == 0 {
 		return nil
 	}
 	if !v.Bundle.Trusted && !j.Foreign {
@@ -123,7 +153,7 @@ func (r *Runner) verifyChecks(ctx context.Context, v *Verification, j VerifyJob,
 	if limit <= 0 {
 		limit = 10 * time.Minute
 	}
-	for _, k := range m.Checks {
+	for _, k := range checks {
 		var c checkRun
 		if c, err = runCheck(ctx, session, k.Argv, limit); err != nil {
 			break
@@ -135,10 +165,13 @@ func (r *Runner) verifyChecks(ctx context.Context, v *Verification, j VerifyJob,
 	return errors.Join(err, session.Close(short))
 }
 
+// notRecorded is the exit code of a check that the run did not get to.
+const notRecorded = -1
+
 // add notes how a recorded check went again.
 func (v *Verification) add(k contract.CheckResult, c checkRun, output string) {
 	again := VerifiedCheck{
-		Argv: k.Argv, Recorded: k.ExitCode, ExitCode: c.result.ExitCode, TimedOut: c.result.TimedOut, Same: k.Passed == c.result.Passed,
+		Argv: k.Argv, Recorded: k.ExitCode, ExitCode: c.result.ExitCode, TimedOut: c.result.TimedOut, Same: k.Passed == c.result.Passed || k.ExitCode == notRecorded,
 	}
 	if !c.result.Passed {
 		again.Tail = lastLines(output, tailLines, tailBytes)
