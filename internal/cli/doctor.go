@@ -9,10 +9,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rivumi/rivumi/internal/contract"
+	"github.com/rivumi/rivumi/internal/sandbox/docker"
 	"github.com/rivumi/rivumi/internal/sandbox/proc"
 )
 
@@ -54,6 +56,7 @@ func runDoctor(ctx context.Context, o *doctorOptions) error {
 	defer stop()
 	d := diagnosis{OK: true, Findings: []finding{checkGit(ctx), o.checkState(), o.checkConfig(), o.checkModels()}}
 	d.Findings = append(d.Findings, checkSandbox(ctx)...)
+	d.Findings = append(d.Findings, o.checkDocker(ctx))
 	for _, f := range d.Findings {
 		d.OK = d.OK && f.Level != "error"
 	}
@@ -145,3 +148,26 @@ func layersText(layers map[string]string) string {
 	}
 	return firstOf(strings.Join(parts, ", "), "no layers")
 }
+
+// checkDocker asks for a container engine. None is no fault: containers are used where they are asked for.
+func (o *doctorOptions) checkDocker(ctx context.Context) finding {
+	ctx, cancel := context.WithTimeout(ctx, dockerPatience)
+	defer cancel()
+	name := docker.DefaultImage
+	if c, err := o.Config(); err == nil {
+		name = firstOf(c.String("image"), name)
+	}
+	a, err := docker.New(docker.Options{Image: name}).About(ctx)
+	if err != nil {
+		return finding{Name: "docker", Level: "ok", Detail: "not to be had (-s docker only): " + err.Error()}
+	}
+	out := finding{Name: "docker", Level: "ok", Detail: "engine " + a.Version + ", runtime " + a.Runtime + ", image " + name}
+	if !a.Images {
+		out.Detail += " is not there"
+		out.Hint = "deploy/docker makes the default image; --image names another"
+	}
+	return out
+}
+
+// dockerPatience is how long an engine may take to answer the doctor.
+const dockerPatience = 10 * time.Second

@@ -14,6 +14,7 @@ import (
 	"github.com/rivumi/rivumi/internal/control/host"
 	"github.com/rivumi/rivumi/internal/runner"
 	"github.com/rivumi/rivumi/internal/sandbox"
+	"github.com/rivumi/rivumi/internal/sandbox/docker"
 	"github.com/rivumi/rivumi/internal/sandbox/proc"
 )
 
@@ -55,9 +56,11 @@ func (f *Factory) newExecutor(ctx context.Context, c *config.Config) (*executor,
 func (f *Factory) place(_ context.Context, t contract.Task) (runner.Place, error) {
 	switch t.Sandbox.Mode {
 	case contract.SandboxDocker:
-		return runner.Place{}, &sandbox.Error{
-			Code: sandbox.ErrTier, What: "containers are not available in this build", Hint: "-s auto uses the strongest local sandbox",
+		o := docker.Options{Image: t.Sandbox.Image}
+		if sandbox.Tier(t.Sandbox.MinTier) == sandbox.TierGVisor {
+			o.Runtime = docker.GVisor
 		}
+		return runner.Place{Opener: docker.New(o)}, nil
 	case contract.SandboxNone:
 		return runner.Place{Opener: proc.New(proc.Options{Want: sandbox.TierNone})}, nil
 	case "", contract.SandboxAuto, contract.SandboxReadOnly, contract.SandboxWorkspace:

@@ -102,7 +102,7 @@ has; the first line of a run, rivumi show and the bundle name the tier that was 
   -s auto              the strongest tier there is (default)
   -s read-only         commands cannot write the tree
   -s workspace-write   commands can write the tree and nothing else
-  -s docker            in a container
+  -s docker            in a container of the image named by --image
   -s none              plain processes; said everywhere
 
 minTier in the contract (or min_tier in settings) refuses weaker ones with exit code 7. Commands

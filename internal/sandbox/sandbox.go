@@ -208,7 +208,26 @@ type LaunchSpec struct {
 	Channel string // host folder, shown read-only at [BoxChannel]
 	Limits  Limits
 	Scratch string // a 0700 host folder of the run for what the launcher needs; the caller removes it
+
+	Stages func(Stage) // hears of each step of the start, from Launch's goroutine; may be nil
 }
+
+// Stage is one step of a start.
+type Stage struct {
+	Name   string        // StagePull and the others
+	Detail string        // the image, the container
+	Err    error         // why the start ended here
+	Lines  []string      // what the container said last, when the start failed
+	Took   time.Duration // since the start, or the step, began
+}
+
+// Steps of a start. There is no pull where the image is at hand.
+const (
+	StagePull   = "pull"
+	StageCreate = "create"
+	StageStart  = "start"
+	StageReady  = "ready"
+)
 
 // Box is a started runner.
 type Box interface {

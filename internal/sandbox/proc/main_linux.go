@@ -18,6 +18,7 @@ const (
 	stageInit      = "rivumi-sandbox-init"      // is pid 1 in them
 	stageWeak      = "rivumi-sandbox-weak"      // confines commands without namespaces
 	stageInside    = "rivumi-sandbox-inside"    // is pid 1 of what bubblewrap made
+	stageBox       = BoxProgram                 // is pid 1 of a container that somebody else made
 )
 
 // controlFD is where a stage finds its end of the control socket.
@@ -39,6 +40,7 @@ func Main(args []string) (handled bool, code int) {
 	}
 	stages := map[string]func() int{
 		stageSupervise: superviseMain, stageStart: starterMain, stageInit: initMain, stageWeak: weakMain, stageInside: insideMain,
+		stageBox: boxMain,
 	}
 	run, ok := stages[stage]
 	if !ok {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -28,14 +27,12 @@ const (
 // session is the owner's side of one supervisor.
 type session struct {
 	link    *link
-	cmd     *exec.Cmd
-	stderr  *sandbox.Capture
+	held    holder
 	env     []string
 	root    string
 	receipt sandbox.Receipt
-	gone    chan struct{} // closed when the supervisor has been waited for
-	tree    *os.File      // holds a tree that is only mounted inside, or nil
-	work    string        // of the overlay
+	tree    *os.File // holds a tree that is only mounted inside, or nil
+	work    string   // of the overlay
 	proxy   *netproxy.Server
 	release func() // what is to be done once it has ended, or nil
 
@@ -44,6 +41,13 @@ type session struct {
 	mu     sync.Mutex
 	closed bool
 	lost   error
+}
+
+// holder is what the owner knows of the process or container that is the supervisor.
+type holder struct {
+	gone  <-chan struct{} // closed when it has been waited for
+	kill  func()          // ends it and everything below it, at the latest when it returns gone closes
+	words func() string   // what it said last, for errors
 }
 
 // launch starts a supervisor and waits until it is ready.
@@ -59,35 +63,42 @@ func launch(ctx context.Context, p process, q openRequest, env []string) (*sessi
 	if err != nil {
 		return nil, ready{}, startError("open the control socket", err)
 	}
-	s := &session{
-		link: l, env: env, root: q.Tree, stderr: &sandbox.Capture{Edge: 4096},
-		gone: make(chan struct{}), turn: make(chan struct{}, 1),
-	}
 	// The lifetime of the supervisor is the session's, not that of the ctx which opens it.
-	s.cmd = p.command(theirs, s.stderr)
-	if err := s.cmd.Start(); err != nil {
+	stderr := &sandbox.Capture{Edge: 4096}
+	cmd := p.command(theirs, stderr)
+	if err := cmd.Start(); err != nil {
 		l.conn.Close()
 		return nil, ready{}, startError("start the supervisor", err)
 	}
 	theirs.Close()
+	gone := make(chan struct{})
 	go func() {
-		defer close(s.gone)
-		_ = s.cmd.Wait() // its replies tell how it went
+		defer close(gone)
+		_ = cmd.Wait() // its replies tell how it went
 	}()
-	r, err := s.handshake(ctx, q)
+	return begin(ctx, l, holder{gone: gone, words: stderr.String, kill: func() {
+		signalBelow(cmd.Process.Pid, unix.SIGKILL)
+		_ = cmd.Process.Kill() // an ended one is fine
+	}}, q, env)
+}
+
+// begin opens the session of a supervisor that is there. Descriptors given go with the request.
+func begin(ctx context.Context, l *link, h holder, q openRequest, env []string, fds ...int) (*session, ready, error) {
+	s := &session{link: l, held: h, env: env, root: q.Tree, turn: make(chan struct{}, 1)}
+	r, err := s.handshake(ctx, q, fds)
 	if err != nil {
-		s.end(context.WithoutCancel(ctx))
+		_ = s.end(context.WithoutCancel(ctx))
 		return nil, r, err
 	}
 	s.turn <- struct{}{}
 	return s, r, nil
 }
 
-func (s *session) handshake(ctx context.Context, q openRequest) (ready, error) {
+func (s *session) handshake(ctx context.Context, q openRequest, give []int) (ready, error) {
 	_ = s.link.conn.SetDeadline(time.Now().Add(openTimeout))
 	stop := s.interrupt(ctx)
 	defer stop()
-	if err := s.link.send(message{Open: &q}); err != nil {
+	if err := s.link.send(message{Open: &q}, give...); err != nil {
 		return ready{}, startError("talk to the supervisor", err)
 	}
 	m, fds, err := s.link.receive()
@@ -130,8 +141,8 @@ func (s *session) explain(err error) error {
 	t := time.NewTimer(time.Second)
 	defer t.Stop()
 	select {
-	case <-s.gone:
-		if text := strings.TrimSpace(s.stderr.String()); text != "" {
+	case <-s.held.gone:
+		if text := strings.TrimSpace(s.held.words()); text != "" {
 			return fmt.Errorf("%w: %s", err, text)
 		}
 	case <-t.C:
@@ -217,7 +228,7 @@ func (s *session) command(ctx context.Context, c sandbox.Command, st *streams) (
 	if m.Exit == nil {
 		return e, s.fail(errors.New("unexpected reply"))
 	}
-	e.Code, e.Signal, e.Left = m.Exit.Code, m.Exit.Signal, m.Exit.Left
+	e.Code, e.Signal, e.Left, e.Memory = m.Exit.Code, m.Exit.Signal, m.Exit.Left, m.Exit.Memory
 	return e, nil
 }
 
@@ -352,7 +363,7 @@ func (s *session) end(ctx context.Context) error {
 	t := time.NewTimer(closeTimeout)
 	defer t.Stop()
 	select {
-	case <-s.gone:
+	case <-s.held.gone:
 		return nil
 	case <-ctx.Done():
 	case <-t.C:
@@ -367,11 +378,10 @@ func (s *session) kill() {
 	t := time.NewTimer(time.Second)
 	defer t.Stop()
 	select {
-	case <-s.gone: // it took the end of the socket
+	case <-s.held.gone: // it took the end of the socket
 		return
 	case <-t.C:
 	}
-	signalBelow(s.cmd.Process.Pid, unix.SIGKILL)
-	_ = s.cmd.Process.Kill() // an ended one is fine
-	<-s.gone
+	s.held.kill()
+	<-s.held.gone
 }

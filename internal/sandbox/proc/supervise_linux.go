@@ -25,6 +25,8 @@ type supervisor struct {
 	env  []string
 	null int
 	all  func(unix.Signal) // signals every process but this one
+	oom  func() int64      // how often the kernel has killed for memory, nil where that cannot be told
+	bait func(bool)        // makes what is started the first to go when memory ends, nil where nothing can be set
 	in   chan incoming
 
 	stuck bool // something could not be killed: no further command may run beside it
@@ -74,6 +76,10 @@ func (s *supervisor) read() {
 
 // run carries one command to the end of its last process. alive is false when the owner is gone.
 func (s *supervisor) run(q *runRequest, fds []int) (reply exitReply, alive bool) {
+	if s.oom != nil {
+		before := s.oom()
+		defer func() { reply.Memory = s.oom() > before }()
+	}
 	pid, err := s.start(q, fds)
 	closeAll(fds)
 	if err != nil {
@@ -99,6 +105,10 @@ func (s *supervisor) start(q *runRequest, fds []int) (int, error) {
 	path, err := lookPath(q.Argv, env, dir)
 	if err != nil {
 		return 0, err
+	}
+	if s.bait != nil {
+		s.bait(true)
+		defer s.bait(false)
 	}
 	pid, err := syscall.ForkExec(path, q.Argv, &syscall.ProcAttr{
 		Dir:   fdPath(dir),

@@ -52,6 +52,7 @@ type exitReply struct {
 	Code   int
 	Signal string
 	Left   int
+	Memory bool   // the kernel killed for memory meanwhile, where that can be told
 	Err    string // why it could not be started
 }
 
