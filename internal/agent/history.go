@@ -26,6 +26,7 @@ type history struct {
 	anew   bool                     // an attempt began: the next check belongs to a new round
 	mail   []contract.Message       // seen and not yet told to the model
 	told   map[string]bool          // ids of messages the model knows
+	fault  string                   // what was wrong with the last answer, "" for nothing in particular
 
 	elided     int    // results of steps up to this one are shortened
 	summed     int    // steps up to this one are replaced by the summary
@@ -132,8 +133,21 @@ func (h *history) stepStarted(p contract.StepStarted) {
 // nudge follows an answer without calls that did not end the run.
 func (h *history) nudge() {
 	if n := len(h.items); n > 0 && h.items[n-1].msg.Role == model.RoleAssistant {
-		h.user("Your last answer was cut off or empty. Go on with the task: call a tool, or answer with a short summary when you are done.", false)
+		h.user(orElse(h.fault, "Your last answer was cut off or empty. Go on with the task: call a tool, or answer with a short summary when you are done."), false)
 	}
+}
+
+// faultOf says what was wrong with an answer, "" where there is nothing better to say than that it was no end.
+func faultOf(p contract.ModelMessage) string {
+	switch model.Finish(p.FinishReason) {
+	case finishMalformed:
+		return "Your last tool call could not be read and did not run: " + p.Text + "\nCall the tool again, with arguments that are one JSON object."
+	case model.FinishLength:
+		if strings.TrimSpace(p.Text) == "" && len(p.ToolCalls) == 0 {
+			return "Your last answer used up its token limit before it said anything. Think in smaller steps: call one tool now, or answer with a short summary when you are done."
+		}
+	}
+	return ""
 }
 
 func (h *history) user(text string, keep bool) {
@@ -149,7 +163,11 @@ func (h *history) message(p contract.ModelMessage) {
 	if p.Interrupted {
 		return
 	}
+	h.fault = faultOf(p)
 	m := model.Message{Role: model.RoleAssistant, Text: p.Text, Reasoning: p.Reasoning}
+	if model.Finish(p.FinishReason) == finishMalformed {
+		m.Text = "(a tool call that could not be read)" // what the provider said is no answer of the model's
+	}
 	for _, c := range p.ToolCalls {
 		m.Calls = append(m.Calls, model.Call{ID: c.ID, Name: c.Name, Arguments: c.Arguments, Bad: c.Bad, Extra: c.Extra})
 	}

@@ -121,6 +121,34 @@ func TestMD07BrokenStreamIsRetriedOnceAndNothingOfItRuns(t *testing.T) {
 	}
 }
 
+func TestMistakesOfTheModelAreToldToIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  model.Error
+		told string
+	}{
+		"malformed call": {model.Error{Kind: model.ErrStatus, Status: 400, Code: "tool_use_failed", Message: "Failed to call <function=bash>"}, "<function=bash>"},
+		"only reasoning": {model.Error{Kind: model.ErrEmpty, Code: "length", Emitted: true, Message: "used up"}, "token limit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wrong := reply{err: &c.err}
+			w := newWorld(t, wrong, calls("write", writeArgs("a", "x\n")), says("done"))
+			w.end(agent.EndFinished)
+			second := w.model.requests[1].Messages
+			if last := second[len(second)-1]; last.Role != model.RoleUser || !strings.Contains(last.Text, c.told) {
+				t.Errorf("the model was told %+v", last)
+			}
+			if w.content("a") != "x\n" {
+				t.Error("the next call did not run")
+			}
+			w = newWorld(t, wrong)
+			w.model.again = true
+			if r := w.end(agent.EndModel); r.Failure.Code != contract.FailModel || len(w.model.requests) > 4 {
+				t.Errorf("it ended %+v after %d requests", r.Failure, len(w.model.requests))
+			}
+		})
+	}
+}
+
 func TestMD10RepeatingAgentIsToldThenStopped(t *testing.T) {
 	for name, call := range map[string]reply{
 		"read": calls("read", `{"path":"a"}`), "write": calls("write", writeArgs("a", "x\n")), "bash": calls("bash", bash("cat a")),

@@ -25,7 +25,7 @@ func (l *loop) settle(ctx context.Context, m contract.ModelMessage) (*Result, er
 		r := failed(EndModel, contract.FailModel, "the model refused to go on: %s", cutLine(firstLine(m.Text), 300))
 		r.Failure.Reason = string(finish)
 		return r, nil
-	case finish == model.FinishLength || finish == model.FinishPause || strings.TrimSpace(m.Text) == "":
+	case finish == model.FinishLength || finish == model.FinishPause || finish == finishMalformed || strings.TrimSpace(m.Text) == "":
 		if l.idle < maxIdle {
 			return nil, nil
 		}

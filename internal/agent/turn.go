@@ -33,6 +33,9 @@ func (l *loop) ask(ctx context.Context) (*model.Turn, *Result, error) {
 			}
 			return nil, nil, fmt.Errorf("stream the model: %w", err)
 		}
+		if turn := mistake(failure); turn != nil {
+			return turn, nil, nil
+		}
 		l.usage.ModelRequests++
 		again, err := l.mend(ctx, failure, text)
 		if err != nil {
@@ -42,6 +45,21 @@ func (l *loop) ask(ctx context.Context) (*model.Turn, *Result, error) {
 			return nil, modelEnd(failure), nil
 		}
 	}
+}
+
+// finishMalformed is the end of an answer whose call the provider itself could not read.
+const finishMalformed model.Finish = "malformed_call"
+
+// mistake gives the answer that stands for a failure of the model's own making, nil for another failure:
+// the model is told of it like of any answer that is no end, instead of the run ending.
+func mistake(e *model.Error) *model.Turn {
+	switch {
+	case e.Code == "tool_use_failed":
+		return &model.Turn{Text: cutLine(contract.CleanText(e.Message), 500), Finish: finishMalformed}
+	case e.Kind == model.ErrEmpty && e.Code == "length":
+		return &model.Turn{Finish: model.FinishLength}
+	}
+	return nil
 }
 
 func (l *loop) request() model.Request {
