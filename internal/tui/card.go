@@ -22,6 +22,7 @@ type card struct {
 	from     int // first line shown of the whole
 	sent     contract.Verdict
 	focused  bool
+	cut      bool // what "session" covers is not wholly on the screen
 	explains []string
 }
 
@@ -197,15 +198,29 @@ func (c *card) render(t theme, all []contract.Approval, now time.Time, width, he
 	}
 	room := height - len(out) - 1
 	body := c.body(t, a, width)
-	if !c.whole {
-		reasons = reasons[:min(len(reasons), max(0, room-min(len(body), max(1, room/2))))]
-		room -= len(reasons)
-	} else {
-		reasons = nil
+	c.cut = false
+	if c.whole {
+		body, reasons = append(body, reasons...), nil
+	} else if keep := roomForWhy(room, len(body)); keep < len(reasons) {
+		reasons = reasons[:keep:keep]
+		c.cut = true
+		if keep > 0 {
+			reasons[keep-1] = t.clip(t.warn(" "+t.more()+" more of why: [v] shows all"), width)
+		}
 	}
+	room -= len(reasons)
 	out = append(out, c.window(t, body, room, width)...)
 	out = append(out, reasons...)
 	return append(out, c.keys(t, a, width))
+}
+
+// roomForWhy is how many lines say why, where what will run takes at most half; a small screen is
+// all for what will run.
+func roomForWhy(room, body int) int {
+	if room < 5 {
+		return max(0, room-body)
+	}
+	return max(0, room-min(body, room/2))
 }
 
 // window shows as much of what will run as there is room for, and says what is out of sight.

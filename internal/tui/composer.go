@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/rivumi/rivumi/internal/contract"
 )
@@ -48,7 +49,7 @@ func (c *composer) key(name, text string, now time.Time) string {
 			c.recall(-1)
 		}
 	case text != "":
-		c.insert(contract.CleanText(text))
+		c.insert(c.written(text))
 	default:
 		c.edit(name)
 	}
@@ -60,8 +61,32 @@ func (c *composer) key(name, text string, now time.Time) string {
 func (c *composer) paste(s string, now time.Time) {
 	c.lastKey = now
 	s = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(s)
-	c.insert(contract.CleanText(s))
+	c.insert(c.written(s))
 	c.offer()
+}
+
+// written makes text fit for the draft: codes for what would not be seen, but for the joiners that
+// make one picture of several emoji.
+func (c *composer) written(s string) string {
+	const joiner = "\u200d"
+	var b strings.Builder
+	before, _ := utf8.DecodeLastRuneInString(c.text[:c.at])
+	for i, piece := range strings.Split(s, joiner) {
+		after, _ := utf8.DecodeRuneInString(piece)
+		if i > 0 && pictured(before) && (piece == "" || pictured(after)) {
+			b.WriteString(joiner)
+		} else if i > 0 {
+			b.WriteString(contract.CleanText(joiner))
+		}
+		b.WriteString(contract.CleanText(piece))
+		before, _ = utf8.DecodeLastRuneInString(piece)
+	}
+	return b.String()
+}
+
+// pictured reports whether a character may be part of an emoji that is joined from several.
+func pictured(r rune) bool {
+	return r == 0xfe0f || r >= 0x2600 && r < 0x2800 || r >= 0x1f000 && r < 0x20000
 }
 
 // take gives the draft away to be sent and remembers it.

@@ -39,12 +39,44 @@ func (m *model) helpLines() []string {
 			{"m D q", "go on with a message, discard, keep for later"},
 		}},
 	}
-	out := []string{" " + t.bold("keys") + t.dim("  any key goes back")}
-	for _, g := range groups {
-		out = append(out, " "+t.accent(g.title))
+	var left, right []string
+	for i, g := range groups {
+		col := &left
+		if i > 1 && m.width >= 110 {
+			col = &right
+		}
+		*col = append(*col, " "+t.accent(g.title))
 		for _, k := range g.keys {
-			out = append(out, "   "+t.pad(k[0], 9)+" "+k[1])
+			*col = append(*col, "   "+t.pad(k[0], 9)+" "+k[1])
 		}
 	}
-	return out
+	out := []string{" " + t.bold("keys") + t.dim("  up and down move, any other key goes back")}
+	for i := range max(len(left), len(right)) {
+		line := ""
+		if i < len(left) {
+			line = left[i]
+		}
+		if i < len(right) {
+			line = t.pad(line, m.width/2) + right[i]
+		}
+		out = append(out, line)
+	}
+	m.helpFrom = min(max(0, m.helpFrom), max(0, len(out)-m.height))
+	return out[m.helpFrom:]
+}
+
+// helpKey moves the help where it is longer than the screen, and closes it.
+func (m *model) helpKey(name string) {
+	switch name {
+	case "down", "j":
+		m.helpFrom++
+	case "up", "k":
+		m.helpFrom--
+	case "pgdown":
+		m.helpFrom += m.height
+	case "pgup":
+		m.helpFrom -= m.height
+	default:
+		m.help, m.helpFrom = false, 0
+	}
 }

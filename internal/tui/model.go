@@ -31,6 +31,7 @@ type model struct {
 	width, height int
 	page          page
 	help          bool
+	helpFrom      int
 	now           time.Time
 	ticking       bool
 	blurred       bool

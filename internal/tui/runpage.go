@@ -24,7 +24,7 @@ func (m *model) key(msg tea.KeyPressMsg) tea.Cmd {
 		return nil
 	}
 	if m.help {
-		m.help = false
+		m.helpKey(name)
 		return nil
 	}
 	switch m.page {
@@ -138,6 +138,11 @@ func (m *model) cardKey(name string) (tea.Cmd, bool) {
 	}
 	if m.card.deaf(m.now, m.typed) {
 		return nil, false
+	}
+	if name == "s" && m.card.cut && a.SessionScope.Pattern != "" {
+		m.card.whole = true // nothing is allowed wider than was shown
+		m.say("this is all that [s] would allow; press it again")
+		return nil, true
 	}
 	if v, ok := verdictOf(name, a); ok && m.card.sent == "" {
 		return m.decide(a, v), true

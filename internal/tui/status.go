@@ -9,8 +9,8 @@ import (
 	"github.com/rivumi/rivumi/internal/view"
 )
 
-// header is the first line: what is worked on, with what, held by what. Words fall away from the
-// right where there is no room.
+// header is the first line: what is worked on, with what, held by what. Where there is no room the id
+// goes first, then the dirty files and the model; the sandbox stays.
 func (t theme) header(p view.Picture, width int) string {
 	h := p.Header
 	repo := safeLine(h.Root[strings.LastIndexAny(h.Root, `/\`)+1:])
@@ -30,6 +30,11 @@ func (t theme) header(p view.Picture, width int) string {
 		parts = append(parts, sandbox, network)
 	}
 	parts = append(parts, t.dim(string(h.ID.Short())))
+	for _, i := range []int{6, 2, 3, 5} { // what is said least loudly goes first
+		if i < len(parts) && t.width(strings.Join(parts, t.dot())) > width-1 {
+			parts[i] = ""
+		}
+	}
 	return " " + t.fit(parts, width-1)
 }
 

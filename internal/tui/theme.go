@@ -52,18 +52,18 @@ func (t theme) rule(width int, title, right string) string {
 	if title == "" && right == "" {
 		return t.dim(strings.Repeat(bar, max(0, width)))
 	}
-	left := bar + bar + " " + title + " "
-	if title == "" {
-		left = ""
+	left := ""
+	if title != "" {
+		left = " " + title + " "
 	}
 	if right != "" {
 		right = " " + right + " " + bar
 	}
-	room := width - t.width(left) - t.width(right)
+	room := width - 2 - t.width(left) - t.width(right)
 	if room < 0 {
-		return t.clip(left+right, width)
+		return t.clip(t.dim(bar+bar)+left+right, width)
 	}
-	return t.dim(bar+bar) + strings.TrimPrefix(left, bar+bar) + t.dim(strings.Repeat(bar, room)) + right
+	return t.dim(bar+bar) + left + t.dim(strings.Repeat(bar, room)) + right
 }
 
 // width is how many cells a text takes.
