@@ -163,9 +163,12 @@ func TestAP06ControlCodesAreShownNotDone(t *testing.T) {
 	w.hides("rm -rf /")
 	w.keys("v")
 	for range 60 {
+		if strings.Contains(w.screen(), "51 │ rm -rf /") {
+			break
+		}
 		w.keys("down")
 	}
-	w.shows("rm -rf /")
+	w.shows("51 │ rm -rf /")
 }
 
 // What models and tools print is data everywhere, not only on cards.
