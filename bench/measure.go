@@ -40,6 +40,7 @@ type row struct {
 	bar   float64 // most the ratio may be; 0: the value itself is bounded by most
 	most  float64
 	alone bool // the floor has no such thing
+	check bool // with a check, which runs on a clean tree of its own
 }
 
 func (b *bench) prepare() error {
@@ -115,6 +116,9 @@ func (b *bench) once(r row, repo string, ours bool) (sample, error) {
 		cmd = exec.Command(b.floor, "--version")
 	case ours:
 		cmd = exec.Command(b.rivumi, "run", "work", "-m", "openai/mock", "--provider-url", b.server.URL, "--approve", "all", "--max-steps", "500", "-p")
+		if r.check {
+			cmd.Args = append(cmd.Args, "--check", "true")
+		}
 	}
 	cmd.Dir = repo
 	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+state, "XDG_CONFIG_HOME="+state, "OPENAI_API_KEY=bench-key-0123456789", "CI=1")

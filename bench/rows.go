@@ -43,7 +43,8 @@ func rows(large bool) []row {
 		name := fmt.Sprintf("%d files: ", n)
 		all = append(all,
 			row{name: name + "start to first request", plan: steps(2), files: n, read: first, unit: "ms", most: 200, alone: true},
-			row{name: name + "last answer to exit", plan: steps(2), files: n, read: end, unit: "ms", most: 200, alone: true})
+			row{name: name + "last answer to exit", plan: steps(2), files: n, read: end, unit: "ms", most: 200, alone: true},
+			row{name: name + "last answer to exit with a check", plan: steps(2), files: n, check: true, read: end, unit: "ms", most: 400, alone: true})
 	}
 	return all
 }

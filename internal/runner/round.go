@@ -96,20 +96,39 @@ func (a *attempt) runChecks(ctx context.Context, r *checkRound, dir string) (fin
 	return finished, nil
 }
 
-// openChecks lays down the clean tree and opens a session on it.
+// openChecks lays down the clean tree and opens a session on it: as a layer over the base tree where the
+// workspace has layers too, else as a checkout of its own.
 func (a *attempt) openChecks(ctx context.Context, snap workspace.Snapshot, dir string) (sandbox.Session, error) {
-	tree := filepath.Join(dir, "tree")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of the checks: %w", err)
+	}
+	layers, ok, err := a.ws.CheckoutLayers(ctx, snap, filepath.Join(dir, "layers"))
+	if err != nil {
+		return nil, fmt.Errorf("lay down a clean tree for the checks: %w", err)
+	}
+	tree := filepath.Join(dir, "tree")
+	if ok {
+		if err := os.Mkdir(tree, 0o755); err != nil {
+			return nil, fmt.Errorf("make the folder of the checks: %w", err)
+		}
+		place, err := a.openClean(ctx, dir, &sandbox.Overlay{Lower: layers.Lower, Upper: layers.Upper, Work: layers.Work})
+		if e, is := errors.AsType[*sandbox.Error](err); !is || e.Code != sandbox.ErrOverlay {
+			return place, err
+		}
 	}
 	if err := a.ws.Checkout(ctx, snap, tree); err != nil {
 		return nil, fmt.Errorf("lay down a clean tree for the checks: %w", err)
 	}
+	return a.openClean(ctx, dir, nil)
+}
+
+// openClean opens the session of the checks on the tree in dir.
+func (a *attempt) openClean(ctx context.Context, dir string, over *sandbox.Overlay) (sandbox.Session, error) {
 	spec, err := a.spec(filepath.Join(dir, dirScratch), false)
 	if err != nil {
 		return nil, err
 	}
-	spec.Tree = tree
+	spec.Tree, spec.Overlay = filepath.Join(dir, "tree"), over
 	place, err := a.place.Opener.Open(ctx, spec)
 	if err != nil {
 		return nil, startFailed(err)

@@ -27,7 +27,7 @@ func (w *Workspace) layerPlace(path string) (string, error) {
 // are the paths that come in their place.
 func (w *Workspace) layerRemove(gone []string, changed []entry) error {
 	if w.rec.Way == WayOverlay {
-		return w.whiteOut(gone, changed)
+		return w.whiteOut(w.upper(), gone, changed)
 	}
 	for _, path := range gone {
 		if err := os.Remove(filepath.Join(w.tree(), filepath.FromSlash(path))); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -217,15 +217,15 @@ func (b bases) used(dir string) bool {
 	return used
 }
 
-// whiteOut marks files of the base as deleted in the upper layer, whole folders by one mark.
-func (w *Workspace) whiteOut(gone []string, changed []entry) error {
+// whiteOut marks files of the base as deleted in an upper layer, whole folders by one mark.
+func (w *Workspace) whiteOut(layer string, gone []string, changed []entry) error {
 	away := make(map[string]bool, len(gone))
 	for _, p := range gone {
 		away[p] = true
 	}
 	for _, p := range gone {
 		if !w.hasPath(changed, p) {
-			if err := w.markGone(w.goneRoot(p, away, changed)); err != nil {
+			if err := markGone(layer, w.goneRoot(p, away, changed)); err != nil {
 				return err
 			}
 		}
@@ -259,8 +259,8 @@ func (w *Workspace) goneRoot(p string, away map[string]bool, changed []entry) st
 	return root
 }
 
-func (w *Workspace) markGone(p string) error {
-	to := filepath.Join(w.upper(), filepath.FromSlash(p))
+func markGone(layer, p string) error {
+	to := filepath.Join(layer, filepath.FromSlash(p))
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
 	}

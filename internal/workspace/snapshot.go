@@ -317,6 +317,11 @@ func (w *Workspace) Checkout(ctx context.Context, s Snapshot, dir string) error 
 	if err := w.checkout(ctx, s.FinalTree, dir, index); err != nil {
 		return err
 	}
+	return w.addIncluded(dir)
+}
+
+// addIncluded puts copies of the ignored files that came along into a tree or layer.
+func (w *Workspace) addIncluded(dir string) error {
 	for _, p := range w.rec.Included {
 		to := filepath.Join(dir, filepath.FromSlash(p))
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {

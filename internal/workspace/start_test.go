@@ -123,10 +123,7 @@ func TestWT03IgnoredFilesAreNamedOrCopied(t *testing.T) {
 		if paths(s) != "M .gitignore, M a" {
 			t.Errorf("changed: %s", paths(s))
 		}
-		clean := filepath.Join(t.TempDir(), "clean")
-		if err := b.ws.Checkout(t.Context(), s, clean); err != nil {
-			t.Fatal(err)
-		}
+		clean := b.clean(s)
 		if got := listing(t, clean); !strings.Contains(got, `".env" false "KEY=1\n"`) || !strings.Contains(got, `"deps/z" true`) {
 			t.Errorf("the clean tree lacks included files:\n%s", got)
 		}

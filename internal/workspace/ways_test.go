@@ -2,6 +2,7 @@ package workspace_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -90,6 +91,37 @@ func (b *bench) unmount() {
 	if _, _, _, ok := b.ws.Overlay(); ok {
 		_ = unix.Unmount(b.tree, unix.MNT_DETACH) // already gone is fine
 	}
+}
+
+// clean lays down the clean tree of a snapshot, both ways where there are two, which must agree, and
+// gives its folder.
+func (b *bench) clean(s workspace.Snapshot) string {
+	b.t.Helper()
+	dir := filepath.Join(b.t.TempDir(), "clean")
+	if err := b.ws.Checkout(b.t.Context(), s, dir); err != nil {
+		b.t.Fatal(err)
+	}
+	over := b.t.TempDir()
+	l, ok, err := b.ws.CheckoutLayers(b.t.Context(), s, filepath.Join(over, "layers"))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if _, _, _, layered := b.ws.Overlay(); ok != layered {
+		b.t.Errorf("the clean tree as layers: %v", ok)
+	}
+	if !ok {
+		return dir
+	}
+	at := filepath.Join(over, "tree")
+	data := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,%s", l.Lower, l.Upper, l.Work, workspace.OverlayOptions)
+	if err := errors.Join(os.Mkdir(at, 0o755), unix.Mount("overlay", at, "overlay", 0, data)); err != nil {
+		b.t.Fatalf("mount overlay: %v", err)
+	}
+	defer func() { _ = unix.Unmount(at, unix.MNT_DETACH) }()
+	if got, want := listing(b.t, at), listing(b.t, dir); got != want {
+		b.t.Errorf("the layers of the clean tree show:\n%s\nwant:\n%s", got, want)
+	}
+	return dir
 }
 
 func (b *bench) write(files gitrepo.Files) { b.t.Helper(); gitrepo.WriteTree(b.t, b.tree, files) }
@@ -225,10 +257,7 @@ func TestEveryWayGivesTheSamePatch(t *testing.T) {
 		if err != nil || len(s2) != len(s.Manifest) {
 			t.Errorf("changes: %v %+v", err, s2)
 		}
-		clean := filepath.Join(t.TempDir(), "clean")
-		if err := b.ws.Checkout(t.Context(), s, clean); err != nil {
-			t.Fatal(err)
-		}
+		clean := b.clean(s)
 		b.remove("m.o", "build")
 		if got, want := listing(t, clean), listing(t, b.tree); got != want {
 			t.Errorf("the clean tree differs:\n%s\nwant:\n%s", got, want)
