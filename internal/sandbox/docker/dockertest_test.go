@@ -180,3 +180,13 @@ func (f fixture) pause(t testing.TB, id string) {
 		t.Fatal(err)
 	}
 }
+
+// inspect gives all that the engine tells of a container.
+func (f fixture) inspect(t testing.TB, id string) string {
+	t.Helper()
+	c, err := f.pool.Client.InspectContainer(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%+v %+v %+v", c, c.Config, c.HostConfig)
+}
