@@ -122,17 +122,13 @@ func Pair(messages []Message) []Message {
 		if m.Role != RoleAssistant || len(m.Calls) == 0 {
 			continue
 		}
-		given := map[string]Result{}
-		for j := i + 1; j < len(messages) && messages[j].Role != RoleAssistant; j++ {
-			for _, res := range messages[j].Results {
-				if _, twice := given[res.CallID]; !twice {
-					given[res.CallID] = res
-				}
-			}
+		end := i + 1
+		for end < len(messages) && messages[end].Role != RoleAssistant {
+			end++
 		}
 		answers := Message{Role: RoleTool, Results: make([]Result, 0, len(m.Calls))}
 		for _, c := range m.Calls {
-			res, ok := given[c.ID]
+			res, ok := resultOf(messages[i+1:end], c.ID)
 			if !ok {
 				res = Result{CallID: c.ID, Text: "no result: the call was interrupted and its effects are unknown", IsError: true}
 			}
@@ -141,6 +137,18 @@ func Pair(messages []Message) []Message {
 		out = append(out, answers)
 	}
 	return out
+}
+
+// resultOf gives the first result of a call.
+func resultOf(messages []Message, id string) (Result, bool) {
+	for i := range messages {
+		for _, res := range messages[i].Results {
+			if res.CallID == id {
+				return res, true
+			}
+		}
+	}
+	return Result{}, false
 }
 
 // SentArguments is the JSON object that stands for a call's arguments in a later request: the

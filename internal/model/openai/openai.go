@@ -46,6 +46,8 @@ type Model struct {
 	endpoint string
 	client   *wire.Client
 
+	coded codedHistory
+
 	mu     sync.Mutex
 	learnt map[string]habits // by model name
 }

@@ -9,9 +9,8 @@ import (
 	"github.com/rivumi/rivumi/internal/model/wire"
 )
 
+// requestBody is a request without model and messages, which stand before it.
 type requestBody struct {
-	Model               string         `json:"model"`
-	Messages            []any          `json:"messages"`
 	Tools               []toolBody     `json:"tools,omitempty"`
 	Stream              bool           `json:"stream"`
 	StreamOptions       *streamOptions `json:"stream_options,omitempty"`
@@ -71,7 +70,32 @@ func (b reasoningBlock) empty() bool {
 // encode makes the body of a request. Equal requests give equal bytes, and a longer history
 // begins with the bytes of a shorter one's messages.
 func (m *Model) encode(r model.Request, h habits) ([]byte, error) {
-	body := requestBody{Model: r.Model, Stream: true, Effort: r.Effort, Messages: []any{}}
+	rest, err := wire.Marshal(m.settings(r, h))
+	if err != nil {
+		return nil, err
+	}
+	name, err := wire.Marshal(r.Model)
+	if err != nil {
+		return nil, err
+	}
+	messages, size, err := m.messages(r)
+	if err != nil {
+		return nil, err
+	}
+	body := make([]byte, 0, len(name)+size+len(rest)+64)
+	body = append(append(body, `{"model":`...), name...)
+	body = append(body, `,"messages":[`...)
+	for i, raw := range messages {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		body = append(body, raw...)
+	}
+	return append(append(body, `],`...), rest[1:]...), nil
+}
+
+func (m *Model) settings(r model.Request, h habits) requestBody {
+	body := requestBody{Stream: true, Effort: r.Effort}
 	if !h.noUsage {
 		body.StreamOptions = &streamOptions{IncludeUsage: true}
 	}
@@ -86,34 +110,68 @@ func (m *Model) encode(r model.Request, h habits) ([]byte, error) {
 	for _, t := range r.Tools {
 		body.Tools = append(body.Tools, toolBody{Type: "function", Function: functionBody{Name: t.Name, Description: t.Description, Parameters: t.Parameters}})
 	}
+	return body
+}
+
+// messages gives the messages of a request as JSON, and how many bytes they are with separators. What
+// was encoded for the request before and is the same is taken from there: a history only grows.
+func (m *Model) messages(r model.Request) (out [][]byte, size int, err error) {
+	history := r.Messages
 	if r.System != "" {
-		body.Messages = append(body.Messages, textMessage{Role: "system", Content: r.System})
+		raw, err := wire.Marshal(textMessage{Role: "system", Content: r.System})
+		if err != nil {
+			return nil, 0, err
+		}
+		out, size = append(out, raw), len(raw)+1
 	}
 	reasons := false
-	for _, msg := range r.Messages {
+	for _, msg := range history {
 		for _, raw := range msg.Reasoning {
 			reasons = reasons || !blockOf(raw).empty()
 		}
 	}
-	for _, msg := range model.Pair(r.Messages) {
-		switch msg.Role {
-		case model.RoleUser:
-			body.Messages = append(body.Messages, textMessage{Role: "user", Content: msg.Text})
-		case model.RoleTool:
-			for _, res := range msg.Results {
-				body.Messages = append(body.Messages, toolMessage{Role: "tool", CallID: res.CallID, Content: res.Text})
-			}
-		case model.RoleAssistant:
-			am, err := m.assistant(msg, reasons)
+	before := m.coded.take()
+	paired := model.Pair(history)
+	coded := make([]codedMessage, len(paired))
+	for i, msg := range paired {
+		if i < len(before) && before[i].reasons == reasons && same(before[i].msg, msg) {
+			coded[i] = before[i]
+		} else if coded[i].raw, err = m.message(msg, reasons); err != nil {
+			return nil, 0, err
+		}
+		coded[i].msg, coded[i].reasons = msg, reasons
+		if raw := coded[i].raw; len(raw) > 0 {
+			out, size = append(out, raw), size+len(raw)+1
+		}
+	}
+	m.coded.put(coded)
+	return out, size, nil
+}
+
+// message encodes one message of a history; a tool message may be several, with commas between. None
+// is for a message that says nothing.
+func (m *Model) message(msg model.Message, reasons bool) ([]byte, error) {
+	switch msg.Role {
+	case model.RoleUser:
+		return wire.Marshal(textMessage{Role: "user", Content: msg.Text})
+	case model.RoleTool:
+		var out [][]byte
+		for _, res := range msg.Results {
+			raw, err := wire.Marshal(toolMessage{Role: "tool", CallID: res.CallID, Content: res.Text})
 			if err != nil {
 				return nil, err
 			}
-			if am != nil {
-				body.Messages = append(body.Messages, am)
-			}
+			out = append(out, raw)
 		}
+		return bytes.Join(out, []byte(",")), nil
+	case model.RoleAssistant:
+		am, err := m.assistant(msg, reasons)
+		if am == nil || err != nil {
+			return nil, err
+		}
+		return wire.Marshal(am)
 	}
-	return wire.Marshal(body)
+	return nil, nil
 }
 
 // assistant is nil for a message that says nothing. reasons tells that some turn of the history
