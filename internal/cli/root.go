@@ -90,7 +90,7 @@ func addGroups(cmd *cobra.Command, f *Factory) {
 	add("result", newDiffCmd(f, nil), newApplyCmd(f, nil), newUndoCmd(f, nil), newDiscardCmd(f, nil), newPruneCmd(f, nil),
 		newArtifactsCmd(f), newVerifyCmd(f, nil), newExportCmd(f, nil), newImportCmd(f, nil))
 	add("setup", newModelsCmd(f, nil), newConfigCmd(f), newDoctorCmd(f, nil), newCompletionCmd(f), newVersionCmd(f))
-	cmd.AddCommand(newManCmd(f), newCarryCmd(f))
+	cmd.AddCommand(newManCmd(f), newCarryCmd(f), newWorkerCmd(f))
 }
 
 // bareRun makes `rivumi PROMPT` the same as `rivumi run PROMPT`. A single word is taken for a

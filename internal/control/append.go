@@ -116,7 +116,9 @@ func (en *entry) fold(e contract.Event) {
 		if !ok {
 			return
 		}
-		u.ModelRequests = count(u.ModelRequests, u.ModelRequests+1)
+		if !en.h.Metered {
+			u.ModelRequests = count(u.ModelRequests, u.ModelRequests+1)
+		}
 		u.Unknown = u.Unknown || !m.Usage.Known
 		u.InputTokens = plus(u.InputTokens, m.Usage.Input)
 		u.OutputTokens = plus(u.OutputTokens, m.Usage.Output)

@@ -98,6 +98,10 @@ func (c *Core) Activate(tx Tx, env Env, attempt int, g Grant) error {
 	if _, priced := c.cfg.Prices[k.Model]; k.MaxMicro > 0 && !priced {
 		return contract.Errorf(contract.KindInvalid, "maxCostUsd is set and the price of model %q is not known", k.Model)
 	}
+	en.h.Metered = true
+	if err := en.save(); err != nil {
+		return err
+	}
 	return put(tx, keyCapability, k)
 }
 

@@ -66,6 +66,7 @@ type head struct {
 	Bytes         int64                `json:"bytes"`
 	Thinned       bool                 `json:"thinned,omitempty"` // deltas are no longer kept
 	ClientSeq     int64                `json:"clientSeq,omitempty"`
+	Metered       bool                 `json:"metered,omitempty"` // model calls are counted as they are reserved, not as they are told
 	Usage         contract.Usage       `json:"usage"`
 	BaseSHA       string               `json:"baseSha,omitempty"`
 	Sandbox       string               `json:"sandbox,omitempty"`

@@ -37,7 +37,8 @@ func unpack(ctx context.Context, bundle, dir string) error {
 		return err
 	}
 	defer f.Close()
-	return workspace.Unpack(ctx, f, workspace.UnpackOptions{Dir: dir})
+	_, err = workspace.Unpack(ctx, f, workspace.UnpackOptions{Dir: dir})
+	return err
 }
 
 // startOf makes a workspace of a checkout and gives what the run would start from.

@@ -28,13 +28,13 @@ type UnpackOptions struct {
 // Unpack makes a repository of a packed source in Dir: the base checked out, the uncommitted work as
 // uncommitted work on top. The source is hostile: only the names [Repo.Pack] writes are taken, every
 // object is checked, no hook, filter or setting of it counts, and nothing outside Dir is written. On
-// an error Dir is gone.
-func Unpack(ctx context.Context, bundle io.Reader, o UnpackOptions) (err error) {
+// an error Dir is gone. The result tells whether git-ignored files came along.
+func Unpack(ctx context.Context, bundle io.Reader, o UnpackOptions) (included bool, err error) {
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = 512 << 20
 	}
 	if err := ownFolder(o.Dir); err != nil {
-		return err
+		return false, err
 	}
 	defer func() {
 		if err != nil {
@@ -44,18 +44,18 @@ func Unpack(ctx context.Context, bundle io.Reader, o UnpackOptions) (err error) 
 	in := bufio.NewReader(bundle)
 	head, err := readBundleHead(in)
 	if err != nil {
-		return err
+		return false, err
 	}
 	dir := filepath.Join(o.Dir, ".git")
 	if err := writeFiles(dir, emptyRepo(head)); err != nil {
-		return err
+		return false, err
 	}
 	g := git{dir: dir, cwd: o.Dir, input: in}
 	_, err = g.run(ctx, "index-pack", "--stdin", fmt.Sprintf("--max-input-size=%d", o.MaxBytes), "--strict="+oldFaults)
 	if err != nil {
-		return refuseBundle(ctx, err)
+		return false, refuseBundle(ctx, err)
 	}
-	return head.checkOut(ctx, o.Dir)
+	return head.refs[refInclude] != "", head.checkOut(ctx, o.Dir)
 }
 
 // oldFaults are faults of objects that old versions of git made and that harm nobody.

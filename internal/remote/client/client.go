@@ -101,16 +101,28 @@ func (c *Client) do(ctx context.Context, q call) error {
 		return err
 	}
 	defer resp.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(resp.Body, answerBytes+1))
+	if err := decodeAnswer(resp.Body, q.out); err != nil {
+		if contract.KindOf(err) == contract.KindInternal {
+			err = c.unreachable(ctx, err)
+		}
+		return err
+	}
+	return nil
+}
+
+// decodeAnswer reads the JSON of an answer; a nil out only reads it. An error without a kind is the
+// connection's.
+func decodeAnswer(r io.Reader, out any) error {
+	b, err := io.ReadAll(io.LimitReader(r, answerBytes+1))
 	switch {
 	case err != nil:
-		return c.unreachable(ctx, err)
+		return err
 	case len(b) > answerBytes:
 		return contract.Errorf(contract.KindUpstream, "the server's answer is longer than %d bytes", answerBytes)
-	case q.out == nil:
+	case out == nil:
 		return nil
 	}
-	if err := json.Unmarshal(b, q.out); err != nil {
+	if err := json.Unmarshal(b, out); err != nil {
 		return contract.Errorf(contract.KindUpstream, "the server's answer is not what was expected: %w", err)
 	}
 	return nil
