@@ -154,7 +154,6 @@ func TestAHostileBundleIsRefused(t *testing.T) {
 	base := r.Git("rev-parse", "HEAD")
 	blob := r.Git("hash-object", "-w", "a")
 	evil := func(path string) string { // a commit whose tree has a path git itself would not add
-		tree := r.Git("rev-parse", "HEAD^{tree}")
 		name := filepath.Join(t.TempDir(), "tree")
 		raw := "100644 " + path + "\x00"
 		for i := 0; i < len(blob); i += 2 {
@@ -163,7 +162,7 @@ func TestAHostileBundleIsRefused(t *testing.T) {
 		if err := os.WriteFile(name, []byte(raw), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		tree = r.Git("hash-object", "-t", "tree", "--literally", "-w", name)
+		tree := r.Git("hash-object", "-t", "tree", "--literally", "-w", name)
 		return r.Git("commit-tree", "-p", base, "-m", "evil", tree)
 	}
 	bundle := func(refs map[string]string) string {
