@@ -26,7 +26,7 @@ func benchRepo(b *testing.B, n int) *gitrepo.Repo {
 	if r := benchRepos[n]; r != nil {
 		return r
 	}
-	root, err := os.MkdirTemp("", "bench-repo-")
+	root, err := os.MkdirTemp("", "bench-repo-") //nolint:usetesting // it outlives one benchmark
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -128,7 +128,7 @@ func restrictFiles(w walls) (int, error) {
 	const readDir = 1 << 3 // LANDLOCK_ACCESS_FS_READ_DIR
 	cfg := landlock.V7.BestEffort()
 	// A network of its own is what keeps TCP in; inside it commands may serve and connect as they like.
-	c := landlock.MustConfig(cfg.HandledAccessFS, cfg.Scoped).BestEffort()
+	c := landlock.MustConfig(cfg.HandledAccessFS, cfg.Scoped).BestEffort() //nolint:staticcheck // the literal would need a second package of the library for the same two fields
 	fd, flags, err := c.NewRulesetFD(
 		landlock.PathAccess(readDir, w.list...).IgnoreIfMissing(),
 		landlock.RODirs(w.readDirs...).IgnoreIfMissing(),

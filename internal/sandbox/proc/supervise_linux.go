@@ -22,7 +22,6 @@ const (
 type supervisor struct {
 	link *link
 	tree string
-	env  []string
 	null int
 	all  func(unix.Signal) // signals every process but this one
 	oom  func() int64      // how often the kernel has killed for memory, nil where that cannot be told

@@ -17,7 +17,7 @@ func TestUnprivilegedToo(t *testing.T) {
 		t.Skip("already unprivileged")
 	}
 	// Neither the test binary nor the temporary folder of root can be reached by that user.
-	base, err := os.MkdirTemp("/var/tmp", "rivumi-nobody-")
+	base, err := os.MkdirTemp("/var/tmp", "rivumi-nobody-") //nolint:usetesting // that user must reach it
 	if err != nil {
 		t.Fatal(err)
 	}
