@@ -150,7 +150,7 @@ func (m *model) retry(msg retryMsg) tea.Cmd {
 // asks shows the card of the oldest approval, and rings when nobody looks.
 func (m *model) asks() tea.Cmd {
 	if len(m.pic.Approvals) == 0 {
-		if m.card.id != "" && m.card.sent == "" {
+		if m.card.id != "" && m.card.sent == "" && m.pic.Ended == nil {
 			m.say("the approval was decided elsewhere, or is over")
 		}
 		m.card = card{}

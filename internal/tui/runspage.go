@@ -200,12 +200,15 @@ func (m *model) cancelPicked(r contract.Run) tea.Cmd {
 	}, m.loadRuns())
 }
 
-// closeRuns goes back to the run that is open; without one q and Esc leave.
+// closeRuns goes back to the run that is open; without one, and where the list came first, q leaves.
 func (m *model) closeRuns(name string) tea.Cmd {
-	if m.feed == nil && m.o.Actions.Start == nil {
-		if name == "ctrl+p" {
-			return nil
-		}
+	switch {
+	case m.o.List && name == "q":
+		return tea.Quit
+	case m.feed != nil || m.o.Actions.Start != nil:
+	case name == "ctrl+p":
+		return nil
+	default:
 		return tea.Quit
 	}
 	m.page = pageRun
