@@ -13,6 +13,7 @@ import (
 
 	"github.com/rivumi/rivumi/internal/sandbox"
 	"github.com/rivumi/rivumi/internal/sandbox/docker"
+	"github.com/rivumi/rivumi/internal/sandbox/proc"
 	"github.com/rivumi/rivumi/internal/sandbox/sandboxtest"
 )
 
@@ -20,6 +21,9 @@ import (
 var work string
 
 func TestMain(m *testing.M) {
+	if handled, code := proc.Main(os.Args); handled {
+		os.Exit(code)
+	}
 	dir, err := os.MkdirTemp("", "rivumi-docker-test-*")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -123,13 +123,21 @@ func (e *Engine) prepare(ctx context.Context, c *client.Client, s *sandbox.Spec)
 		mounts: []mountPoint{bind(program, proc.BoxProgram, false), bind(s.Tree, s.Tree, !s.ReadOnly)},
 		limits: s.Limits, about: a, folders: []string{"/tmp", "/var/tmp"},
 	}
+	foreign := a.rootless
 	for _, b := range s.Binds {
 		if err := checkShown(b.Path); err != nil {
 			return plan{}, receipt, startError("open a session", err)
 		}
+		if o, _, err := owner(b.Path); err == nil && o != uid {
+			foreign = true
+		}
 		p.mounts = append(p.mounts, bind(filepath.Clean(b.Path), filepath.Clean(b.Path), b.Writable))
 	}
 	s.Env = environment(s.Env, img.env, p.mounts)
+	if foreign && lookup(s.Env, "GIT_CONFIG_COUNT") == "" {
+		// git refuses what belongs to another user; nobody but the agent can have put anything there.
+		s.Env = sandbox.MergeEnv(s.Env, []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"})
+	}
 	for _, name := range []string{"HOME", "TMPDIR"} {
 		if v := lookup(s.Env, name); filepath.IsAbs(v) && !slices.Contains(p.folders, filepath.Clean(v)) {
 			p.folders = append(p.folders, filepath.Clean(v))
