@@ -24,6 +24,9 @@ func TestMain(m *testing.M) {
 	if handled, code := proc.Main(os.Args); handled {
 		os.Exit(code)
 	}
+	if spec := os.Getenv(ownerEnv); spec != "" {
+		os.Exit(ownerMain(spec))
+	}
 	dir, err := os.MkdirTemp("", "rivumi-docker-test-*")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
