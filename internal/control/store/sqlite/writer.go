@@ -98,10 +98,14 @@ func (w *writer) commitGroup(first *update) {
 		w.finish(group, err)
 		return
 	}
-	until := time.Now().Add(groupLimit)
-	for u := first; u != nil; u = w.next(&group, until) {
-		if err = w.apply(u); err != nil {
-			break // the engine gave up the whole transaction
+	if len(w.s.queue) == 0 {
+		err = w.alone(first)
+	} else {
+		until := time.Now().Add(groupLimit)
+		for u := first; u != nil; u = w.next(&group, until) {
+			if err = w.apply(u); err != nil {
+				break // the engine gave up the whole transaction
+			}
 		}
 	}
 	if err == nil {
@@ -131,6 +135,21 @@ func (w *writer) next(group *[]*update, until time.Time) *update {
 		}
 	}
 	return nil
+}
+
+var errPanicked = errors.New("the update panicked")
+
+// alone runs the only update of a transaction, which needs no savepoint: what fails it ends both.
+func (w *writer) alone(u *update) error {
+	t := &tx{ctx: w.ctx, q: w.q, id: u.id, writable: true}
+	w.call(u, t)
+	switch {
+	case u.panics != nil:
+		return errPanicked
+	case u.err == nil:
+		u.err = t.tidy()
+	}
+	return u.err
 }
 
 // apply runs one update inside a savepoint. Its own failure is kept in the update; the error
