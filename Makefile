@@ -3,7 +3,7 @@ GO ?= go
 TOOL = $(GO) tool -modfile=tools/go.mod
 LDFLAGS = -s -w -X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
-.PHONY: build test check demo lint fmt vet wasm cassettes aimock fuzz bench clean
+.PHONY: build test check demo lint fmt vet wasm cassettes aimock fuzz bench clean screens
 
 build: bin/rivumi
 
@@ -41,6 +41,10 @@ cassettes:
 # An independent model server over real HTTP; needs node and npm.
 aimock:
 	cd test/aimock && $(GO) test -v ./...
+
+# Pictures of screens for the docs, from what an emulated terminal shows.
+screens:
+	$(GO) test ./internal/tui -run TestRecordScreens -screens $(CURDIR)/docs/screens
 
 # Ten seconds for every fuzz target.
 fuzz:

@@ -260,3 +260,26 @@ func TestAnApprovalRingsWhenNobodyLooks(t *testing.T) {
 		}
 	}
 }
+
+// A panic of the screen is an error; the terminal is as before and the run can be gone on with.
+func TestTU04APanicLeavesTheTerminalWhole(t *testing.T) {
+	runs := newRuns()
+	w := story(t, runs)
+	w.log(0, contract.RunQueued{Task: contract.Task{Instruction: "x"}}, contract.RunStarted{Attempt: 1})
+	w.log(1, contract.ApprovalRequested{Approval: approval("apr_1", "npm install")})
+	e := play(t, Options{Runs: runs, Run: testRun, Owned: true, Actions: Actions{
+		Explain: func(contract.Approval) []string { panic("as asked by the test") },
+	}}, 80, 24)
+	e.wait("npm install", "[e] why")
+	time.Sleep(2 * quiet)
+	e.press("e")
+	select {
+	case <-e.done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the program does not end")
+	}
+	if e.err == nil || e.res.Run != testRun || e.res.Seq != 3 {
+		t.Fatalf("left with %+v, %v", e.res, e.err)
+	}
+	e.restored()
+}

@@ -32,6 +32,7 @@ type review struct {
 	inDiff  bool
 	sides   bool
 	applied bool
+	last    Apply               // what was asked for last
 	outputs map[string][]string // of checks, by artifact
 	showing string              // the check output shown in place of the diff
 	asking  question
@@ -273,7 +274,7 @@ func (m *model) answered(q question, said string) tea.Cmd {
 		m.say("nothing was discarded")
 	case askForce:
 		if said == "yes" {
-			return m.apply(Apply{Force: true})
+			return m.apply(Apply{Commit: v.last.Commit, Branch: v.last.Branch, Force: true})
 		}
 		m.say("nothing was applied")
 	}
@@ -299,6 +300,7 @@ func (m *model) apply(how Apply) tea.Cmd {
 			how.Paths = append(how.Paths, f.Path)
 		}
 	}
+	v.last = how
 	m.say("applying")
 	r, do, ctx := v.run, m.o.Actions.Apply, m.ctx
 	return func() tea.Msg {
