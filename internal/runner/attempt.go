@@ -50,6 +50,7 @@ type attempt struct {
 	result   agent.Result
 	refused  int               // approvals that a person denied
 	rejected bool              // the patch must not be applied
+	noPatch  bool              // the tree could not be taken
 	notices  []contract.Notice // what went wrong on the way and does not end the run
 }
 

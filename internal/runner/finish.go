@@ -24,7 +24,7 @@ func (a *attempt) finish(ctx context.Context, err, cause error) contract.Ending 
 	}
 	e := a.judge(snap, err, cause)
 	if serr != nil {
-		e = worse(e, failureOf(serr))
+		e = a.untaken(ctx, worse(e, failureOf(serr)), serr)
 	}
 	e = a.hold(e, snap)
 	if p, ok := errors.AsType[*panicked](err); ok {
@@ -36,6 +36,28 @@ func (a *attempt) finish(ctx context.Context, err, cause error) contract.Ending 
 	}
 	if cerr := a.cleanUp(); cerr != nil {
 		a.warn(ctx, "cleanup_failed", "folders of the run could not be removed: %s", cerr)
+	}
+	return e
+}
+
+// untaken tells of a tree that could not be taken: what changed in it, as far as that can be seen, and
+// that it is still there. No patch is named: an empty one would say that nothing changed.
+func (a *attempt) untaken(ctx context.Context, e contract.Ending, cause error) contract.Ending {
+	a.noPatch = true
+	files := a.diff.last
+	err := protect(func() error {
+		now, err := a.ws.Changes(ctx)
+		if err == nil {
+			files = now
+		}
+		return err
+	})
+	if e.Result != nil {
+		e.Result.ChangedFiles = append([]contract.FileChange{}, files...)
+	}
+	a.warn(ctx, "tree_not_taken", "there is no patch: %s; the tree stays in the worktree of the run, resume goes on in it", cause)
+	if err != nil {
+		a.warn(ctx, "tree_not_read", "the list of changed files may be old: %s", err)
 	}
 	return e
 }
@@ -138,7 +160,9 @@ func (a *attempt) bundle(ctx context.Context, e *contract.Ending, snap workspace
 	if len(events) > 0 {
 		errs = append(errs, a.log.Append(ctx, events...))
 	}
-	errs = append(errs, a.putPatch(ctx, e.Result, snap))
+	if !a.noPatch {
+		errs = append(errs, a.putPatch(ctx, e.Result, snap))
+	}
 	transcript, head, err := bundle.Fold(a.j.Session.Log(ctx))
 	_, perr := a.out.PutJSON(ctx, contract.ArtifactTranscript, transcript)
 	if errs = append(errs, err, perr); errors.Join(errs...) != nil {
