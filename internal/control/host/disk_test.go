@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -72,6 +73,43 @@ func TestDK02ARunOnAFullDiskFailsAsDiskFull(t *testing.T) {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v, %v", name, info, err)
 		}
+	}
+}
+
+// Nothing at all can be written any more, not even the end: who follows the run is told instead of
+// waiting for it.
+func TestDK02NobodyWaitsForAnEndThatCannotBeWritten(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=8m"); err != nil {
+		t.Skipf("NOT TESTED: a full disk needs the right to mount a tmpfs: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Errorf("unmount: %v", err)
+		}
+	})
+	s, err := host.Open(t.Context(), host.Options{Dir: dir, NoSocket: true, Executor: play(func(ctx context.Context, j host.Job) contract.Ending {
+		if err := errors.Join(os.Remove(filepath.Join(dir, "reserve")), fill(filepath.Join(dir, "ballast"))); err != nil {
+			t.Error(err)
+		}
+		for range 5000 {
+			if err := j.Session.Append(ctx, notice("something to keep that takes some room in the log")); err != nil {
+				break
+			}
+		}
+		return done(ctx, j)
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeService(t, s)
+	run := start(t, s)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for _, err = range s.Events(ctx, run.ID, 0) {
+	}
+	if !errors.Is(err, store.ErrDiskFull) {
+		t.Errorf("the follower was told %v", err)
 	}
 }
 

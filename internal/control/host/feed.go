@@ -138,6 +138,10 @@ func (s *Service) follow(ctx context.Context, w following) iter.Seq2[[][]byte, e
 			case ended || !w.live:
 				return
 			default:
+				if err := s.lostRun(w.run); err != nil {
+					yield(nil, err)
+					return
+				}
 				if err := s.pause(ctx, w, quiet, more); err != nil {
 					yield(nil, err)
 					return

@@ -73,6 +73,7 @@ type Service struct {
 	queue  []contract.RunID
 	active map[contract.RunID]*attempt // nil while the run is being claimed
 	feeds  map[contract.RunID]*feed
+	lost   map[contract.RunID]error // runs given up without an end
 	socket *socket
 }
 
@@ -103,7 +104,7 @@ func Open(ctx context.Context, opt Options) (*Service, error) {
 	life, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	s := &Service{
 		opt: opt, core: core, store: st, log: opt.Log, life: life, stop: stop, stopped: make(chan struct{}),
-		active: map[contract.RunID]*attempt{}, feeds: map[contract.RunID]*feed{},
+		active: map[contract.RunID]*attempt{}, feeds: map[contract.RunID]*feed{}, lost: map[contract.RunID]error{},
 	}
 	if s.self, err = newOwner(opt.Entropy); err == nil {
 		err = s.recoverRuns(ctx)

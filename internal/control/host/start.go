@@ -174,7 +174,7 @@ func (s *Service) carry(id contract.RunID) {
 	case contract.KindRunFinished, contract.KindConflict, contract.KindRunNotFound:
 		return // cancelled while it waited, or another process has it
 	default:
-		s.log.Error("claim run", "run", id, "error", err)
+		s.giveUp(id, fmt.Errorf("claim run: %w", err))
 		return // stays queued; the next service on this directory finds it
 	}
 	var release func()
@@ -182,8 +182,25 @@ func (s *Service) carry(id contract.RunID) {
 	defer release()
 	ending := a.run()
 	if err := a.finish(ending); err != nil {
-		s.log.Error("finish run", "run", id, "error", err)
+		s.giveUp(id, fmt.Errorf("write the end of the run: %w", err))
 	}
+}
+
+// giveUp notes that this process can do no more for a run that has not ended, and tells its followers,
+// who would wait for an end that nobody writes. The next process finds the run as interrupted.
+func (s *Service) giveUp(id contract.RunID, err error) {
+	s.log.Error("give up a run", "run", id, "error", err)
+	s.mu.Lock()
+	s.lost[id] = err
+	s.mu.Unlock()
+	s.ring(id)
+}
+
+// lostRun gives the reason why this process gave a run up, nil where it did not.
+func (s *Service) lostRun(id contract.RunID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lost[id]
 }
 
 // claimTries is how often a claim is tried while the store is busy or full.
