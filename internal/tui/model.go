@@ -42,7 +42,8 @@ type model struct {
 
 	feed    *feed
 	old     []*feed // closed, waited for at the end
-	owned   bool    // the open run ends with this process
+	work    work
+	owned   bool // the open run ends with this process
 	pic     view.Picture
 	seen    bool // the log was read up to its present end once
 	lost    time.Duration
@@ -116,6 +117,7 @@ func (m *model) close() {
 	for _, f := range m.old {
 		f.close()
 	}
+	m.work.close()
 	m.result.Draft = strings.TrimSpace(m.comp.text)
 }
 

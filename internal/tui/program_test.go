@@ -283,3 +283,34 @@ func TestTU04APanicLeavesTheTerminalWhole(t *testing.T) {
 	}
 	e.restored()
 }
+
+// Who leaves right after a key still gets what the key asked for, whole.
+func TestLeavingWaitsForAnApplyUnderWay(t *testing.T) {
+	runs := newRuns()
+	w := story(t, runs)
+	w.begin()
+	w.end()
+	began, done := make(chan struct{}), false
+	e := play(t, Options{Runs: runs, Run: testRun, Owned: true, Actions: Actions{
+		Apply: func(ctx context.Context, _ contract.Run, _ Apply) (string, error) {
+			close(began)
+			select {
+			case <-time.After(300 * time.Millisecond):
+				done = true
+			case <-ctx.Done():
+			}
+			return "applied", ctx.Err()
+		},
+	}}, 80, 24)
+	w.seq = 0
+	w.log(0, contract.RunQueued{Task: contract.Task{Instruction: "x"}}, contract.RunStarted{Attempt: 1})
+	w.log(1, contract.RunEnded{State: contract.Completed, Result: runs.run.Result})
+	e.wait("[a] apply", "add.go")
+	e.press("a")
+	<-began
+	e.press("q")
+	e.left()
+	if !done {
+		t.Fatal("left in the middle of an apply")
+	}
+}

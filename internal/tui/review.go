@@ -75,15 +75,15 @@ func (m *model) loadReview() tea.Cmd {
 		return nil
 	}
 	m.review.loading, m.review.later = true, m.o.Actions.Later
-	id, runs, ctx := m.feed.run, m.o.Runs, m.ctx
-	return func() tea.Msg {
+	id, runs := m.feed.run, m.o.Runs
+	return m.reads(func(ctx context.Context) tea.Msg {
 		r, err := runs.Run(ctx, id)
 		if err != nil || r.Result == nil || r.Result.Patch == nil {
 			return reviewMsg{run: r, err: err}
 		}
 		text, err := readArtifact(ctx, runs, id, r.Result.Patch.Artifact, maxPatch)
 		return reviewMsg{r, text, err}
-	}
+	})
 }
 
 func (v *review) loaded(msg reviewMsg) {
@@ -302,21 +302,21 @@ func (m *model) apply(how Apply) tea.Cmd {
 	}
 	v.last = how
 	m.say("applying")
-	r, do, ctx := v.run, m.o.Actions.Apply, m.ctx
-	return func() tea.Msg {
+	r, do := v.run, m.o.Actions.Apply
+	return m.finishes(func(ctx context.Context) tea.Msg {
 		said, err := do(ctx, r, how)
 		return doneMsg{what: taskApply, text: said, err: err}
-	}
+	})
 }
 
 // discard throws a run away.
 func (m *model) discard(r contract.Run) tea.Cmd {
-	do, ctx := m.o.Actions.Discard, m.ctx
+	do := m.o.Actions.Discard
 	if do == nil {
 		m.complain("rivumi discard %s throws it away", r.ID.Short())
 		return nil
 	}
-	return func() tea.Msg { return doneMsg{what: taskDiscard, err: do(ctx, r)} }
+	return m.finishes(func(ctx context.Context) tea.Msg { return doneMsg{what: taskDiscard, err: do(ctx, r)} })
 }
 
 // checkOutput shows the output of the next check, then the diff again.
@@ -341,11 +341,11 @@ func (m *model) checkOutput() tea.Cmd {
 	if v.outputs[v.showing] != nil {
 		return nil
 	}
-	id, runs, name, ctx := v.run.ID, m.o.Runs, v.showing, m.ctx
-	return func() tea.Msg {
+	id, runs, name := v.run.ID, m.o.Runs, v.showing
+	return m.reads(func(ctx context.Context) tea.Msg {
 		text, err := readArtifact(ctx, runs, id, name, maxOutput)
 		return outputMsg{name, text, err}
-	}
+	})
 }
 
 // find goes to the next line that holds the searched text: in this file, then in the others.

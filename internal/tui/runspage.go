@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -43,11 +44,11 @@ func (m *model) loadRuns() tea.Cmd {
 		return nil
 	}
 	m.list.loading = true
-	runs, ctx, filter := m.o.Runs, m.ctx, m.o.Filter
+	runs, filter := m.o.Runs, m.o.Filter
 	if filter.Limit == 0 {
 		filter.Limit = listMost
 	}
-	return func() tea.Msg {
+	return m.reads(func(ctx context.Context) tea.Msg {
 		var out []contract.Run
 		for r, err := range runs.List(ctx, filter) {
 			if err != nil {
@@ -56,7 +57,7 @@ func (m *model) loadRuns() tea.Cmd {
 			out = append(out, r)
 		}
 		return runsMsg{runs: out}
-	}
+	})
 }
 
 // runsCame takes the list and asks for it again in a while when something in it still runs.
@@ -194,10 +195,10 @@ func (m *model) cancelPicked(r contract.Run) tea.Cmd {
 		return nil
 	}
 	m.say("stopping run %s", r.ID.Short())
-	runs, ctx := m.o.Runs, m.ctx
-	return tea.Batch(func() tea.Msg {
+	runs := m.o.Runs
+	return tea.Batch(m.delivers(func(ctx context.Context) tea.Msg {
 		return doneMsg{what: taskCancel, err: runs.Cancel(ctx, r.ID, "stopped at the terminal")}
-	}, m.loadRuns())
+	}), m.loadRuns())
 }
 
 // closeRuns goes back to the run that is open; without one, and where the list came first, q leaves.

@@ -36,16 +36,16 @@ type Options struct {
 }
 
 // Actions are what a person can ask for that needs git, files or processes. A nil one is not
-// offered. Each is called by a command, outside of Update, with the context of the screen.
+// offered. Those with a context are called by a command, outside of Update; one that changes files or
+// starts a run is not cancelled when the person leaves, and is waited for.
 type Actions struct {
 	Start    func(ctx context.Context, prompt string) (contract.Run, error) // a new run
 	FollowUp func(ctx context.Context, from contract.RunID, prompt string) (contract.Run, error)
 	Apply    func(ctx context.Context, r contract.Run, how Apply) (said string, err error)
 	Discard  func(ctx context.Context, r contract.Run) error
 	Files    func(ctx context.Context) ([]string, error) // names for completion
-	Save     func(ctx context.Context, r contract.RunID, artifact string) (path string, err error)
-	Explain  func(a contract.Approval) []string // part by part why it asks; pure
-	Later    func(path string) bool             // whether other programs run that file later; pure
+	Explain  func(a contract.Approval) []string          // part by part why it asks; pure
+	Later    func(path string) bool                      // whether other programs run that file later; pure
 	Editor   func(draft string) Editor
 }
 
