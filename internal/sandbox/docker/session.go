@@ -264,7 +264,8 @@ func (k *kept) watch() error {
 		defer k.wg.Done()
 		select {
 		case <-w.Result:
-		case <-w.Error:
+		case err := <-w.Error: // nothing can be said of it any more
+			fmt.Fprintln(k.words, err)
 		case <-ctx.Done():
 		}
 		out.Close() // a reader that the engine forgot
