@@ -119,6 +119,9 @@ func (a *attempt) await(ctx context.Context, asked contract.Approval) (contract.
 	for {
 		more := f.wait()
 		standing, err := a.s.approval(ctx, a.id, asked.ID)
+		if ended := firstEnded(ctx, a.ctx); err != nil && ended != nil {
+			return a.lastWord(ended, asked.ID) // a decision can come with the end, and end the read as well
+		}
 		if err != nil {
 			return contract.Decision{}, err
 		}
@@ -141,12 +144,20 @@ func (a *attempt) await(ctx context.Context, asked contract.Approval) (contract.
 		}
 		due.Stop()
 		// A run that is ending has nobody to answer; a decision that was made first still counts.
-		for _, c := range []context.Context{ctx, a.ctx} {
-			if c.Err() != nil {
-				return a.lastWord(c, asked.ID)
-			}
+		if ended := firstEnded(ctx, a.ctx); ended != nil {
+			return a.lastWord(ended, asked.ID)
 		}
 	}
+}
+
+// firstEnded gives the first of the contexts that has ended, nil while all go on.
+func firstEnded(all ...context.Context) context.Context {
+	for _, c := range all {
+		if c.Err() != nil {
+			return c
+		}
+	}
+	return nil
 }
 
 // lastWord gives the decision that came just before the end, or the cause of the end. Where it was only
