@@ -56,6 +56,9 @@ func runDiscard(ctx context.Context, o *discardOptions) error {
 				}
 				continue
 			}
+			if runs.isRemote(r.ID) {
+				return usagef("the control plane's operator keeps or removes its runs", "run %s is at a control plane", short(r))
+			}
 			if err := o.discard(ctx, runs.Local, r, o.KeepBundle); err != nil {
 				return err
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rivumi/rivumi/internal/contract"
 	"github.com/rivumi/rivumi/internal/control/host"
+	"github.com/rivumi/rivumi/internal/remote/client"
 )
 
 var errNoModel = errors.New("no model is chosen")
@@ -53,7 +54,14 @@ func (f *Factory) openRuns(ctx context.Context) (*Runs, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Runs{Runs: s, Local: s, Close: func() error { return closeService(ctx, s) }}, nil
+	e := &everywhere{Runs: s, f: f, open: map[string]*client.Client{}}
+	if e.runs, err = f.remembered(); err == nil {
+		e.config, err = f.Config()
+	}
+	if err != nil {
+		f.IO.Warn("runs of control planes are left out: %v", err)
+	}
+	return &Runs{Runs: e, Local: s, Close: func() error { return errors.Join(e.close(), closeService(ctx, s)) }}, nil
 }
 
 // runDir is the folder of a run in the state directory.

@@ -51,9 +51,6 @@ type runList struct {
 }
 
 func runPs(ctx context.Context, o *psOptions) error {
-	if o.Remote {
-		return noServer("ps --remote")
-	}
 	filter := contract.Filter{Search: o.Search, Limit: max(0, o.Limit)}
 	for _, s := range o.States {
 		state := contract.State(s)
@@ -66,13 +63,13 @@ func runPs(ctx context.Context, o *psOptions) error {
 		filter.Repository = o.runsRoot(dir)
 	}
 	return o.withRuns(ctx, func(ctx context.Context, runs *Runs) error {
-		if o.drawable() && !o.Print && !o.JSON && o.JQ == "" {
+		if !o.Remote && o.drawable() && !o.Print && !o.JSON && o.JQ == "" {
 			s := newStage(o.Factory)
 			defer s.close()
 			s.runs = runs
 			return s.browse(ctx, filter)
 		}
-		list, err := collect(ctx, runs, filter)
+		list, err := o.list(ctx, runs, filter)
 		if err != nil {
 			return err
 		}
@@ -85,6 +82,29 @@ func runPs(ctx context.Context, o *psOptions) error {
 		printRuns(o, list)
 		return nil
 	})
+}
+
+// list gives the runs of this machine, or those of the control plane.
+func (o *psOptions) list(ctx context.Context, runs *Runs, filter contract.Filter) ([]contract.Run, error) {
+	if !o.Remote {
+		return collect(ctx, runs, filter)
+	}
+	c, err := o.Config()
+	if err != nil {
+		return nil, err
+	}
+	p, err := o.remoteNamed(c, "")
+	if err != nil {
+		return nil, err
+	}
+	there, err := o.openRemote(p, "")
+	if err != nil {
+		return nil, err
+	}
+	defer there.Close()
+	filter.Repository = "" // a control plane knows no folder of this machine
+	list, err := collect(ctx, there, filter)
+	return list, remoteFailure(err)
 }
 
 func printRuns(o *psOptions, list []contract.Run) {

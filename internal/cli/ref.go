@@ -21,13 +21,33 @@ const minPrefix = 4
 func (f *Factory) findRun(ctx context.Context, runs contract.Runs, ref string) (contract.Run, error) {
 	switch {
 	case ref == "":
-		return f.pickRun(ctx, runs)
+		r, err := f.pickRun(ctx, runs)
+		if err != nil {
+			return r, err
+		}
+		return fresh(ctx, runs, r)
 	case contract.RunID(ref).WellFormed():
 		return runs.Run(ctx, contract.RunID(ref))
-	case strings.HasPrefix(ref, "@"):
-		return f.relativeRun(ctx, runs, ref)
 	}
-	return f.searchRun(ctx, runs, ref)
+	var r contract.Run
+	var err error
+	if strings.HasPrefix(ref, "@") {
+		r, err = f.relativeRun(ctx, runs, ref)
+	} else {
+		r, err = f.searchRun(ctx, runs, ref)
+	}
+	if err != nil {
+		return r, err
+	}
+	return fresh(ctx, runs, r)
+}
+
+// fresh reads a run again that is only remembered here.
+func fresh(ctx context.Context, runs contract.Runs, r contract.Run) (contract.Run, error) {
+	if e, ok := runs.(*everywhere); !ok || e.remembered(r.ID) == nil {
+		return r, nil
+	}
+	return runs.Run(ctx, r.ID)
 }
 
 func (f *Factory) relativeRun(ctx context.Context, runs contract.Runs, ref string) (contract.Run, error) {
@@ -55,7 +75,7 @@ func (f *Factory) here(ctx context.Context, runs contract.Runs, limit int) ([]co
 	if dir, err := f.WorkDir(); err == nil {
 		filter.Repository = f.runsRoot(dir)
 	}
-	return collect(ctx, runs, filter)
+	return f.known(ctx, runs, filter)
 }
 
 func collect(ctx context.Context, runs contract.Lister, filter contract.Filter) ([]contract.Run, error) {
@@ -70,7 +90,7 @@ func collect(ctx context.Context, runs contract.Lister, filter contract.Filter) 
 }
 
 func (f *Factory) searchRun(ctx context.Context, runs contract.Runs, ref string) (contract.Run, error) {
-	list, err := collect(ctx, runs, contract.Filter{})
+	list, err := f.known(ctx, runs, contract.Filter{})
 	if err != nil {
 		return contract.Run{}, err
 	}

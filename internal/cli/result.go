@@ -44,7 +44,11 @@ func (f *Factory) result(ctx context.Context, runs *Runs, ref string) (*kept, er
 	if err != nil {
 		return nil, err
 	}
-	return &kept{Run: r, Files: artifactFS{ctx: ctx, runs: runs, id: r.ID, list: list}, local: runs.Local, done: func() error { return nil }}, nil
+	k := &kept{Run: r, Files: artifactFS{ctx: ctx, runs: runs, id: r.ID, list: list}, local: runs.Local, done: func() error { return nil }}
+	if runs.isRemote(r.ID) {
+		k.local = nil
+	}
+	return k, nil
 }
 
 func looksLikeFile(ref string) bool {

@@ -64,14 +64,17 @@ func runRun(ctx context.Context, c *cobra.Command, o *runOptions, words []string
 	if o.DryRun {
 		return printContract(o, p)
 	}
+	if o.Remote != "" {
+		return startRemote(ctx, o, p)
+	}
 	return startRun(ctx, o, p)
 }
 
 // unsupported refuses what needs a control plane.
 func (o *runOptions) unsupported() error {
 	switch {
-	case o.Remote != "":
-		return noServer("--remote")
+	case o.Remote != "" && (o.Continue || o.Resume != ""):
+		return usagef("start a new run with --remote", "a run at a control plane cannot be gone on with from here")
 	case o.Attempts > 1:
 		return noServer("--attempts")
 	case o.Attempts < 1:
@@ -102,6 +105,9 @@ func (o *runOptions) plan(ctx context.Context, flags *pflag.FlagSet, words []str
 	t, err := buildTask(o, c, prompt)
 	if err != nil {
 		return nil, err
+	}
+	if o.Remote != "" {
+		return o.planned(c, t), nil // the control plane's rules and models count, not this machine's
 	}
 	if err := o.chooseModel(ctx, &t); err != nil {
 		return nil, err

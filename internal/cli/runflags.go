@@ -22,16 +22,18 @@ type runOptions struct {
 	DryRun     bool
 	Worktree   string
 	Remote     string
-	Detach     bool
-	Attempts   int
-	Print      bool
-	Bundle     string
-	Continue   bool
-	Resume     string
-	Fork       bool
-	Ephemeral  bool
-	JSON       bool
-	JQ         string
+	// IncludeSecrets sends files that look like credentials to a control plane, too.
+	IncludeSecrets bool
+	Detach         bool
+	Attempts       int
+	Print          bool
+	Bundle         string
+	Continue       bool
+	Resume         string
+	Fork           bool
+	Ephemeral      bool
+	JSON           bool
+	JQ             string
 
 	yolo, iKnow  bool
 	maxTurns     int
@@ -48,7 +50,7 @@ func runGroups() []flagGroup {
 	return []flagGroup{
 		{"Task", []string{"file", "name", "allow-path", "check", "base", "dirty", "include", "dry-run"}},
 		{"Where", []string{"cd", "worktree", "keep", "sandbox", "net", "add-dir", "env", "image"}},
-		{"Remote", []string{"remote", "detach", "attempts"}},
+		{"Remote", []string{"remote", "include-secrets", "detach", "attempts"}},
 		{"Model", []string{"model", "effort", "provider-url", "fallback-model"}},
 		{"Control", []string{"approve", "allow", "deny", "on-no-answer", "approval-timeout"}},
 		{"Limits", []string{"max-steps", "timeout", "max-tokens", "max-cost", "max-calls"}},
@@ -78,6 +80,7 @@ func addRunFlags(cmd *cobra.Command, o *runOptions) {
 	p.StringVarP(&o.Worktree, "worktree", "w", "", "keep the worktree under `NAME` (same as --name NAME --keep)")
 	p.StringVar(&o.Remote, "remote", "", "run on a control plane, the configured one or `NAME`")
 	p.Lookup("remote").NoOptDefVal = "default"
+	p.BoolVar(&o.IncludeSecrets, "include-secrets", false, "with --remote: send files that look like credentials, too")
 	p.BoolVarP(&o.Detach, "detach", "d", false, "go on in the background and print the run's id")
 	p.IntVar(&o.Attempts, "attempts", 1, "try `N` times and keep the best")
 	p.BoolVarP(&o.Print, "print", "p", false, "plain lines even on a terminal")

@@ -62,6 +62,8 @@ var table = []Key{
 	{"providers.*.api", String, nil, []string{"chat-completions", "messages"}, ProjectNever, "", "wire the provider speaks"},
 	{"providers.*.key_env", String, nil, nil, ProjectNever, "", "environment variable that holds its key"},
 	{"providers.*.key_cmd", String, nil, nil, ProjectNever, "", "command whose output is its key"},
+	{"remotes.*.url", String, nil, nil, ProjectNever, "", "address of a control plane for --remote=NAME"},
+	{"remotes.*.ca", String, nil, nil, ProjectNever, "", "file of certificates to trust for it, besides the system's"},
 	{"server", String, nil, nil, ProjectNever, "", "address of the control plane for --remote"},
 	{"approve", String, "ask", []string{"never", "read-only", "ask", "edits", "all"}, ProjectStricter, "approve", "which tool calls need an approval"},
 	{"allow", List, nil, nil, ProjectNever, "allow", "rules of calls that need no approval"},

@@ -5,6 +5,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,6 +35,7 @@ type Options struct {
 	Token string // API token, "" for a server that knows its callers by itself
 	// Dial replaces the connection to the host of URL, for a unix socket.
 	Dial      func(ctx context.Context) (net.Conn, error)
+	TLS       *tls.Config // nil: the system's certificates
 	UserAgent string
 	Patience  time.Duration // how long a followed log may be unreachable; 0: five minutes
 	Silence   time.Duration // how long a followed log may send nothing at all; 0: 45 s
@@ -61,7 +63,7 @@ func New(opt Options) (*Client, error) {
 	}
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DisableCompression: true, ForceAttemptHTTP2: true,
-		ResponseHeaderTimeout: headerTime, TLSHandshakeTimeout: 10 * time.Second,
+		TLSClientConfig: opt.TLS, ResponseHeaderTimeout: headerTime, TLSHandshakeTimeout: 10 * time.Second,
 		MaxIdleConnsPerHost: 8, IdleConnTimeout: 90 * time.Second,
 	}
 	if opt.Dial != nil {
