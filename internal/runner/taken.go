@@ -8,8 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 
 	"github.com/rivumi/rivumi/internal/contract"
 	"github.com/rivumi/rivumi/internal/workspace"
@@ -67,7 +66,7 @@ func lockFolder(dir string) (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the folder of the run: %w", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
 		return nil, errors.Join(fmt.Errorf("lock the folder of the run: %w", err), f.Close())
 	}
 	return func() { _ = f.Close() }, nil // the lock ends with it
