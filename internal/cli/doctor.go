@@ -20,8 +20,9 @@ import (
 
 type doctorOptions struct {
 	*Factory
-	JSON bool
-	JQ   string
+	JSON    bool
+	JQ      string
+	Sandbox bool
 }
 
 func newDoctorCmd(f *Factory, do func(context.Context, *doctorOptions) error) *cobra.Command {
@@ -33,6 +34,7 @@ func newDoctorCmd(f *Factory, do func(context.Context, *doctorOptions) error) *c
 		Use: "doctor", Short: "Look whether this machine has what runs need", Args: args(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error { return do(c.Context(), o) },
 	}
+	cmd.Flags().BoolVar(&o.Sandbox, "sandbox", false, "attack the sandbox with fresh canaries and tell what stopped what")
 	addOutputFlags(cmd.Flags(), &o.JSON, &o.JQ)
 	return cmd
 }
@@ -54,6 +56,9 @@ type diagnosis struct {
 func runDoctor(ctx context.Context, o *doctorOptions) error {
 	ctx, stop := interruptible(ctx)
 	defer stop()
+	if o.Sandbox {
+		return o.runAttacks(ctx)
+	}
 	d := diagnosis{OK: true, Findings: []finding{checkGit(ctx), o.checkState(), o.checkConfig(), o.checkModels()}}
 	d.Findings = append(d.Findings, checkSandbox(ctx)...)
 	d.Findings = append(d.Findings, o.checkDocker(ctx))

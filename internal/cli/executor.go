@@ -65,7 +65,7 @@ func (f *Factory) place(_ context.Context, t contract.Task) (runner.Place, error
 		return runner.Place{Opener: proc.New(proc.Options{Want: sandbox.TierNone})}, nil
 	case "", contract.SandboxAuto, contract.SandboxReadOnly, contract.SandboxWorkspace:
 	}
-	o := proc.Options{}
+	o := proc.Options{Proof: f.proven()}
 	if c, err := f.Config(); err == nil && c.String("caches") != "off" {
 		o.Caches = sandbox.UserCaches(f.Getenv)
 	}

@@ -141,6 +141,7 @@ func (a *attempt) spec(scratch string, readOnly bool) (sandbox.Spec, error) {
 	s := a.j.Task.Sandbox
 	spec := sandbox.Spec{
 		ReadOnly: readOnly, Env: a.environment(scratch), Hosts: a.j.Task.Network.Hosts, MinTier: sandbox.Tier(s.MinTier), Scratch: scratch,
+		Limits: sandbox.DefaultLimits(),
 	}
 	for _, d := range s.AddDirs {
 		dir, writable := strings.CutSuffix(d, ":rw")

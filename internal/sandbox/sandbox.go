@@ -96,6 +96,11 @@ type Limits struct {
 	FileSize  int64 // bytes of one file
 }
 
+// DefaultLimits are those of a run: far above what builds need, and low enough that a command that
+// multiplies or writes without end fails before the machine does. Memory is not limited: programs
+// reserve far more than they use.
+func DefaultLimits() Limits { return Limits{Processes: 4096, FileSize: 16 << 30} }
+
 // Tier names how strong a place is, strongest last within the local ones (sandbox.md 4.1).
 type Tier string
 
@@ -135,7 +140,15 @@ type Receipt struct {
 	Layers   map[string]string `json:"layers,omitempty"`   // landlock: "ABI 7", seccomp: "own filter", …
 	Missing  []string          `json:"missing,omitempty"`  // what could not be had, and how to get it
 	Way      string            `json:"way"`                // plain or overlay
+	Matrix   string            `json:"matrix,omitempty"`   // digest of the attacks this tier last held on this machine
 	Versions map[string]string `json:"versions,omitempty"` // kernel, engine, runtime
+}
+
+// Proof is a table of attacks that a tier of this machine held.
+type Proof struct {
+	Tier   Tier
+	Kernel string
+	Digest string
 }
 
 // Error codes of [Error].

@@ -24,36 +24,44 @@ type attack struct {
 	// seen is asked outside where the attacker cannot tell: what it wrote may lie in a folder of its
 	// own that has the same name. nil: the attacker's word counts.
 	seen func(targets) bool
+	// held names the controls without which the attack works in the full tier. A test leaves them out
+	// and sees it work.
+	held []string
+	// bare says that even the plain tier stops it: the control is a child process like any other.
+	bare bool
 }
 
 // attacks lists all of them; the order is that of the table.
 func attacks() []attack {
 	all := fileAttacks()
 	all = append(all, processAttacks()...)
+	all = append(all, supervisorAttacks()...)
 	all = append(all, networkAttacks()...)
-	return append(all, kernelAttacks()...)
+	all = append(all, kernelAttacks()...)
+	all = append(all, programAttacks()...)
+	return append(all, resourceAttacks()...)
 }
 
 func fileAttacks() []attack {
 	return []attack{
-		{name: "read a key outside", run: func(t targets) error { return sees(os.ReadFile(filepath.Join(t.Outside, "key"))) }},
-		{name: "read it through a link in the tree", run: func(t targets) error { return sees(os.ReadFile(filepath.Join(t.Tree, "link"))) }},
-		{name: "hard link it into the tree", run: func(t targets) error {
+		{name: "read a key outside", held: []string{"view", "landlock"}, run: func(t targets) error { return sees(os.ReadFile(filepath.Join(t.Outside, "key"))) }},
+		{name: "read it through a link in the tree", held: []string{"view", "landlock"}, run: func(t targets) error { return sees(os.ReadFile(filepath.Join(t.Tree, "link"))) }},
+		{name: "hard link it into the tree", held: []string{"view", "landlock"}, run: func(t targets) error {
 			return os.Link(filepath.Join(t.Outside, "key"), filepath.Join(t.Tree, "hard"))
 		}},
-		{name: "write outside", run: func(t targets) error { return os.WriteFile(filepath.Join(t.Outside, "new"), []byte("x"), 0o600) }, seen: func(t targets) bool { return exists(filepath.Join(t.Outside, "new")) }},
-		{name: "change a file outside", run: func(t targets) error { return os.Chmod(filepath.Join(t.Outside, "key"), 0o640) }},
-		{name: "write next to the tree", run: func(t targets) error { return os.WriteFile(t.Tree+".x", []byte("x"), 0o600) }, seen: func(t targets) bool { return exists(t.Tree + ".x") }},
-		{name: "write a system folder", run: func(targets) error {
+		{name: "write outside", held: []string{"view", "landlock"}, run: func(t targets) error { return os.WriteFile(filepath.Join(t.Outside, "new"), []byte("x"), 0o600) }, seen: func(t targets) bool { return exists(filepath.Join(t.Outside, "new")) }},
+		{name: "change a file outside", held: []string{"view"}, run: func(t targets) error { return os.Chmod(filepath.Join(t.Outside, "key"), 0o640) }},
+		{name: "write next to the tree", held: []string{"view", "landlock"}, run: func(t targets) error { return os.WriteFile(t.Tree+".x", []byte("x"), 0o600) }, seen: func(t targets) bool { return exists(t.Tree + ".x") }},
+		{name: "write a system folder", held: []string{"view", "landlock", "capabilities", "seccomp"}, run: func(targets) error {
 			p := "/usr/rivumi-matrix"
 			defer os.Remove(p)
 			return os.WriteFile(p, nil, 0o600)
 		}},
-		{name: "read password hashes", run: func(targets) error { _, err := os.ReadFile("/etc/shadow"); return err }},
-		{name: "open core_pattern for writing", run: func(targets) error { return opens("/proc/sys/kernel/core_pattern", os.O_WRONLY) }},
-		{name: "open sysrq-trigger for writing", run: func(targets) error { return opens("/proc/sysrq-trigger", os.O_WRONLY) }},
-		{name: "open a disk", run: func(targets) error { return opensAny("/dev/vda", "/dev/sda", "/dev/nvme0n1", "/dev/mem", "/dev/kmsg") }},
-		{name: "make a control group", run: func(targets) error { return cgroup() }},
+		{name: "read password hashes", held: []string{"view", "landlock", "capabilities"}, run: func(targets) error { _, err := os.ReadFile("/etc/shadow"); return err }},
+		{name: "open core_pattern for writing", held: []string{"view", "landlock", "pid", "capabilities"}, run: func(targets) error { return opens("/proc/sys/kernel/core_pattern", os.O_WRONLY) }},
+		{name: "open sysrq-trigger for writing", held: []string{"view", "landlock", "pid"}, run: func(targets) error { return opens("/proc/sysrq-trigger", os.O_WRONLY) }},
+		{name: "open a disk", held: []string{"namespaces", "landlock", "capabilities"}, run: func(targets) error { return opensAny("/dev/vda", "/dev/sda", "/dev/nvme0n1", "/dev/mem", "/dev/kmsg") }},
+		{name: "make a control group", held: []string{"view", "landlock"}, run: func(targets) error { return cgroup() }},
 	}
 }
 
@@ -94,15 +102,15 @@ func cgroup() error {
 func processAttacks() []attack {
 	proc := func(t targets, name string) string { return "/proc/" + strconv.Itoa(t.Victim) + "/" + name }
 	return []attack{
-		{name: "read another process's environment", run: func(t targets) error { return sees(os.ReadFile(proc(t, "environ"))) }},
-		{name: "open another process's memory", run: func(t targets) error { return opens(proc(t, "mem"), os.O_RDWR) }},
-		{name: "go through another process's root", run: func(t targets) error {
+		{name: "read another process's environment", held: []string{"namespaces", "landlock", "capabilities"}, run: func(t targets) error { return sees(os.ReadFile(proc(t, "environ"))) }},
+		{name: "open another process's memory", held: []string{"namespaces", "landlock", "capabilities"}, run: func(t targets) error { return opens(proc(t, "mem"), os.O_RDWR) }},
+		{name: "go through another process's root", held: []string{"namespaces", "landlock", "capabilities"}, run: func(t targets) error {
 			return sees(os.ReadFile(proc(t, "root"+filepath.Join(t.Outside, "key"))))
 		}},
-		{name: "go through another process's folder", run: func(t targets) error { return sees(os.ReadFile(proc(t, "cwd/key"))) }},
-		{name: "list another process's descriptors", run: func(t targets) error { _, err := os.ReadDir(proc(t, "fd")); return err }},
-		{name: "see another process's arguments", run: func(t targets) error { _, err := os.ReadFile(proc(t, "cmdline")); return err }},
-		{name: "ptrace another process", run: func(t targets) error {
+		{name: "go through another process's folder", held: []string{"namespaces", "landlock", "capabilities"}, run: func(t targets) error { return sees(os.ReadFile(proc(t, "cwd/key"))) }},
+		{name: "list another process's descriptors", held: []string{"namespaces", "landlock", "capabilities"}, run: func(t targets) error { _, err := os.ReadDir(proc(t, "fd")); return err }},
+		{name: "see another process's arguments", held: []string{"pid"}, run: func(t targets) error { _, err := os.ReadFile(proc(t, "cmdline")); return err }},
+		{name: "ptrace another process", held: []string{"namespaces", "landlock", "seccomp", "capabilities"}, run: func(t targets) error {
 			runtime.LockOSThread()
 			err := unix.PtraceSeize(t.Victim)
 			if err == nil {
@@ -110,7 +118,7 @@ func processAttacks() []attack {
 			}
 			return err
 		}},
-		{name: "read another process's memory", run: func(t targets) error {
+		{name: "read another process's memory", held: []string{"namespaces", "landlock", "seccomp", "capabilities"}, run: func(t targets) error {
 			b := make([]byte, 8)
 			local := unix.Iovec{Base: &b[0]}
 			local.SetLen(1)
@@ -120,7 +128,7 @@ func processAttacks() []attack {
 			}
 			return err
 		}},
-		{name: "take another process's descriptor", run: func(t targets) error {
+		{name: "take another process's descriptor", held: []string{"namespaces", "landlock", "seccomp", "capabilities"}, run: func(t targets) error {
 			fd, err := unix.PidfdOpen(t.Victim, 0)
 			if err != nil {
 				return err
@@ -128,9 +136,9 @@ func processAttacks() []attack {
 			_, err = unix.PidfdGetfd(fd, 0, 0)
 			return err
 		}},
-		{name: "signal another process", run: func(t targets) error { return unix.Kill(t.Victim, unix.SIGCONT) }},
+		{name: "signal another process", held: []string{"pid", "landlock"}, run: func(t targets) error { return unix.Kill(t.Victim, unix.SIGCONT) }},
 		{name: "inherited descriptors", run: func(targets) error { return inherited() }},
-		{name: "enter another process's namespaces", run: func(t targets) error {
+		{name: "enter another process's namespaces", held: []string{"namespaces", "landlock", "seccomp", "capabilities"}, run: func(t targets) error {
 			fd, err := unix.PidfdOpen(t.Victim, 0)
 			if err != nil {
 				return err
@@ -163,15 +171,15 @@ func networkAttacks() []attack {
 		}
 	}
 	return []attack{
-		{name: "TCP to the host", run: func(t targets) error { return asks("tcp", t.TCP) }},
-		{name: "UDP to the host", run: func(t targets) error { return asks("udp", t.UDP) }},
-		{name: "a socket by its path", run: func(t targets) error { return asks("unix", t.Unix) }},
-		{name: "an abstract socket", run: func(t targets) error { return asks("unix", t.Abstract) }},
-		{name: "vsock", run: family(unix.AF_VSOCK, unix.SOCK_STREAM, 0)},
-		{name: "netlink", run: family(unix.AF_NETLINK, unix.SOCK_RAW, 0)},
-		{name: "raw socket", run: family(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP)},
-		{name: "packet socket", run: family(unix.AF_PACKET, unix.SOCK_RAW, 0)},
-		{name: "kernel crypto socket", run: family(unix.AF_ALG, unix.SOCK_SEQPACKET, 0)},
+		{name: "TCP to the host", held: []string{"net"}, run: func(t targets) error { return asks("tcp", t.TCP) }},
+		{name: "UDP to the host", held: []string{"net"}, run: func(t targets) error { return asks("udp", t.UDP) }},
+		{name: "a socket by its path", held: []string{"view", "landlock", "seccomp"}, run: func(t targets) error { return asks("unix", t.Unix) }},
+		{name: "an abstract socket", held: []string{"net", "seccomp", "landlock"}, run: func(t targets) error { return asks("unix", t.Abstract) }},
+		{name: "vsock", held: []string{"seccomp"}, run: family(unix.AF_VSOCK, unix.SOCK_STREAM, 0)},
+		{name: "netlink", held: []string{"seccomp"}, run: family(unix.AF_NETLINK, unix.SOCK_RAW, 0)},
+		{name: "raw socket", held: []string{"namespaces", "seccomp", "capabilities"}, run: family(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP)},
+		{name: "packet socket", held: []string{"seccomp", "capabilities"}, run: family(unix.AF_PACKET, unix.SOCK_RAW, 0)},
+		{name: "kernel crypto socket", held: []string{"seccomp"}, run: family(unix.AF_ALG, unix.SOCK_SEQPACKET, 0)},
 	}
 }
 
@@ -209,16 +217,16 @@ func kernelAttacks() []attack {
 		}
 	}
 	return []attack{
-		{name: "new user namespace", run: func(targets) error { return inNamespace(unix.CLONE_NEWUSER) }},
-		{name: "new user and mount namespace", run: func(targets) error { return inNamespace(unix.CLONE_NEWUSER | unix.CLONE_NEWNS) }},
-		{name: "mount", run: func(t targets) error {
+		{name: "new user namespace", held: []string{"seccomp"}, run: func(targets) error { return inNamespace(unix.CLONE_NEWUSER) }},
+		{name: "new user and mount namespace", held: []string{"seccomp", "landlock"}, run: func(targets) error { return inNamespace(unix.CLONE_NEWUSER | unix.CLONE_NEWNS) }},
+		{name: "mount", held: []string{"seccomp", "capabilities", "landlock"}, run: func(t targets) error {
 			if err := unix.Mount("tmpfs", t.Tree, "tmpfs", 0, ""); err != nil {
 				return err
 			}
 			return unix.Unmount(t.Tree, unix.MNT_DETACH)
 		}},
-		{name: "change the root", run: func(t targets) error { return unix.Chroot(t.Tree) }},
-		{name: "io_uring", run: func(targets) error {
+		{name: "change the root", held: []string{"seccomp", "capabilities"}, run: func(t targets) error { return unix.Chroot(t.Tree) }},
+		{name: "io_uring", held: []string{"seccomp"}, run: func(targets) error {
 			var params [120]byte
 			fd, _, e := unix.Syscall(unix.SYS_IO_URING_SETUP, 1, uintptr(unsafe.Pointer(&params)), 0)
 			if e != 0 {
@@ -226,14 +234,14 @@ func kernelAttacks() []attack {
 			}
 			return unix.Close(int(fd))
 		}},
-		{name: "userfaultfd", run: call(unix.SYS_USERFAULTFD, 1)}, // 1: faults of user space only, which need no right
-		{name: "kernel keys", run: func(targets) error {
+		{name: "userfaultfd", held: []string{"seccomp"}, run: call(unix.SYS_USERFAULTFD, 1)}, // 1: faults of user space only, which need no right
+		{name: "kernel keys", held: []string{"seccomp"}, run: func(targets) error {
 			_, err := unix.KeyctlGetKeyringID(unix.KEY_SPEC_SESSION_KEYRING, true)
 			return err
 		}},
-		{name: "perf events", run: func(targets) error { return perf() }},
-		{name: "type into a terminal", run: func(targets) error { return typeInto() }},
-		{name: "gain a capability", run: func(targets) error { return capable() }},
+		{name: "perf events", held: []string{"seccomp"}, run: func(targets) error { return perf() }},
+		{name: "type into a terminal", held: []string{"view", "landlock", "seccomp"}, run: func(targets) error { return typeInto() }},
+		{name: "gain a capability", held: []string{"capabilities"}, run: func(targets) error { return capable() }},
 	}
 }
 
@@ -273,13 +281,15 @@ func typeInto() error {
 		return err
 	}
 	defer unix.Close(pts)
-	signal.Ignore(syscall.SIGHUP) // the terminal goes away with this function
+	signalsIgnored(syscall.SIGHUP) // the terminal goes away with this function
 	c := byte('x')
 	if _, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(pts), unix.TIOCSTI, uintptr(unsafe.Pointer(&c))); e != 0 {
 		return e
 	}
 	return nil
 }
+
+func signalsIgnored(s ...os.Signal) { signal.Ignore(s...) }
 
 // capable works when the process holds any capability over where it is.
 func capable() error {

@@ -8,8 +8,13 @@
 package matrix
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/rivumi/rivumi/internal/sandbox"
@@ -31,6 +36,9 @@ type Row struct {
 	Result  Result `json:"result"`
 	Control string `json:"control"` // what happened in the plain tier
 	Inside  string `json:"inside"`  // what happened in the sandbox
+	// Held names the controls of the full tier that stop it: without all of them it works there, which
+	// tests show.
+	Held []string `json:"held,omitempty"`
 }
 
 // Table is all of them.
@@ -49,6 +57,30 @@ func (t Table) Holds() bool {
 	return len(t.Rows) > 0
 }
 
+// Count gives how many rows ended with r.
+func (t Table) Count(r Result) int {
+	n := 0
+	for _, row := range t.Rows {
+		if row.Result == r {
+			n++
+		}
+	}
+	return n
+}
+
+// Digest identifies what was found: the tier, its layers, and each attack with its result, in order.
+func (t Table) Digest() string {
+	h := sha256.New()
+	fmt.Fprintf(h, "rivumi matrix 1\n%s\n", t.Receipt.Tier)
+	for _, name := range slices.Sorted(maps.Keys(t.Receipt.Layers)) {
+		fmt.Fprintf(h, "%q %q\n", name, t.Receipt.Layers[name])
+	}
+	for _, r := range t.Rows {
+		fmt.Fprintf(h, "%q %s\n", r.Name, r.Result)
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}
+
 // Row gives the row of an attack; its result is "" for an unknown one.
 func (t Table) Row(name string) Row {
 	for _, r := range t.Rows {
@@ -62,9 +94,9 @@ func (t Table) Row(name string) Row {
 // Write prints the table for people.
 func (t Table) Write(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintf(tw, "attack\tresult\twithout a sandbox\tin %s\n", t.Receipt.Tier)
+	fmt.Fprintf(tw, "attack\tresult\twithout a sandbox\tin %s\theld by\n", t.Receipt.Tier)
 	for _, r := range t.Rows {
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", r.Name, r.Result, r.Control, r.Inside)
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", r.Name, r.Result, r.Control, r.Inside, strings.Join(r.Held, ", "))
 	}
 	return tw.Flush()
 }

@@ -24,7 +24,7 @@ const stage = "rivumi-sandbox-attack"
 // secret is what canaries hold.
 const secret = "rivumi-canary-4711"
 
-// Targets tell an attacker what to go for.
+// targets tell an attacker what to go for.
 type targets struct {
 	Outside  string // a folder with `key`
 	Tree     string // with `link` to the key
@@ -42,17 +42,17 @@ func Run(ctx context.Context, o Options) (Table, error) {
 		return Table{}, err
 	}
 	defer os.RemoveAll(base)
-	control, _, err := tryAll(ctx, o.Control, filepath.Join(base, "control"))
+	control, _, err := tryAll(ctx, o.Control, filepath.Join(base, "control"), true)
 	if err != nil {
 		return Table{}, fmt.Errorf("control: %w", err)
 	}
-	inside, receipt, err := tryAll(ctx, o.Inside, filepath.Join(base, "inside"))
+	inside, receipt, err := tryAll(ctx, o.Inside, filepath.Join(base, "inside"), false)
 	if err != nil {
 		return Table{}, err
 	}
 	t := Table{Receipt: receipt}
 	for i, a := range attacks() {
-		r := Row{Name: a.name, Control: control[i], Inside: inside[i], Result: Stopped}
+		r := Row{Name: a.name, Control: control[i], Inside: inside[i], Result: Stopped, Held: a.held}
 		switch {
 		case r.Inside == worked:
 			r.Result = Worked
@@ -65,7 +65,7 @@ func Run(ctx context.Context, o Options) (Table, error) {
 }
 
 // tryAll opens one place and runs every attack in it.
-func tryAll(ctx context.Context, o sandbox.Opener, dir string) ([]string, sandbox.Receipt, error) {
+func tryAll(ctx context.Context, o sandbox.Opener, dir string, control bool) ([]string, sandbox.Receipt, error) {
 	t, clean, err := prepare(dir)
 	defer clean()
 	if err != nil {
@@ -79,25 +79,29 @@ func tryAll(ctx context.Context, o sandbox.Opener, dir string) ([]string, sandbo
 	if err := os.Mkdir(scratch, 0o700); err != nil {
 		return nil, sandbox.Receipt{}, err
 	}
-	s, err := o.Open(ctx, sandbox.Spec{
+	spec := sandbox.Spec{
 		Tree: t.Tree, Scratch: scratch, Env: sandbox.BaseEnv(scratch, []string{"GORACE"}), Binds: []sandbox.Bind{{Path: self}},
-	})
+	}
+	if !control {
+		spec.Limits = limits
+	}
+	s, err := o.Open(ctx, spec)
 	if err != nil {
 		return nil, sandbox.Receipt{}, err
 	}
 	defer s.Close(context.WithoutCancel(ctx))
-	what, err := json.Marshal(t)
-	if err != nil {
-		return nil, sandbox.Receipt{}, err
-	}
 	var out []string
 	for _, a := range attacks() {
-		text, err := attempt(ctx, s, sandbox.Command{Argv: []string{self, stage, a.name, string(what)}, Timeout: 20 * time.Second})
+		place := sandbox.Commander(s)
+		if control && a.bare {
+			place = bare{dir: t.Tree}
+		}
+		text, err := attempt(ctx, place, sandbox.Command{Argv: []string{self, stage, a.name, t.text()}, Timeout: 20 * time.Second})
 		if err != nil {
 			return nil, sandbox.Receipt{}, fmt.Errorf("%s: %w", a.name, err)
 		}
 		if text == worked && a.seen != nil && !a.seen(t) {
-			text = "only in a folder of its own"
+			text = "nothing of it outside"
 		}
 		out = append(out, text)
 	}
@@ -106,7 +110,21 @@ func tryAll(ctx context.Context, o sandbox.Opener, dir string) ([]string, sandbo
 
 const worked = "worked"
 
-func attempt(ctx context.Context, s sandbox.Session, c sandbox.Command) (string, error) {
+// bare runs a command as a child and holds nothing.
+type bare struct{ dir string }
+
+// Run implements sandbox.Commander.
+func (b bare) Run(ctx context.Context, c sandbox.Command, out sandbox.Output) (sandbox.Exit, error) {
+	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = b.dir, out.Stdout, out.Stderr, time.Second
+	err := cmd.Run()
+	if cmd.ProcessState == nil {
+		return sandbox.Exit{}, err
+	}
+	return sandbox.Exit{Code: cmd.ProcessState.ExitCode()}, nil
+}
+
+func attempt(ctx context.Context, s sandbox.Commander, c sandbox.Command) (string, error) {
 	out := &sandbox.Capture{Edge: 2048}
 	e, err := s.Run(ctx, c, sandbox.Output{Stdout: out, Stderr: out})
 	switch {
@@ -119,15 +137,27 @@ func attempt(ctx context.Context, s sandbox.Session, c sandbox.Command) (string,
 	case e.Signal != "":
 		return e.Signal, nil
 	}
-	first, _, _ := strings.Cut(strings.TrimSpace(out.String()), "\n")
-	return first, nil
+	return firstLine(out.String()), nil
+}
+
+func firstLine(s string) string {
+	first, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
+	return first
+}
+
+func (t targets) text() string {
+	b, err := json.Marshal(t)
+	if err != nil {
+		return ""
+	}
+	return string(b)
 }
 
 // prepare makes the canaries of one place. clean is for every return.
 func prepare(dir string) (t targets, clean func(), err error) {
 	clean = func() {}
 	t = targets{Outside: filepath.Join(dir, "outside"), Tree: filepath.Join(dir, "tree"), Abstract: "@rivumi-" + filepath.Base(filepath.Dir(dir)) + filepath.Base(dir)}
-	for _, d := range []string{t.Outside, t.Tree} {
+	for _, d := range []string{t.Outside, t.Tree, filepath.Join(t.Outside, "repo/.git/hooks")} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return t, clean, err
 		}

@@ -117,7 +117,9 @@ type process struct {
 	files []*os.File
 }
 
-func processOf(stage string) process { return process{path: "/proc/self/exe", args: []string{stage}} }
+func processOf(stage string, args ...string) process {
+	return process{path: "/proc/self/exe", args: append([]string{stage}, args...)}
+}
 
 func (p process) command(control *os.File, stderr *sandbox.Capture) *exec.Cmd {
 	return &exec.Cmd{

@@ -32,13 +32,17 @@ type walls struct {
 // system calls. It gives the layers by name.
 func confineThread(q *openRequest, w walls, families []uint32) (map[string]string, error) {
 	layers := make(map[string]string)
-	if err := limit(q.Limits); err != nil {
-		return nil, err
+	if !q.off("limits") {
+		if err := limit(q.Limits); err != nil {
+			return nil, err
+		}
 	}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return nil, fmt.Errorf("forbid new privileges: %w", err)
+	if !q.off("no_new_privs") {
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			return nil, fmt.Errorf("forbid new privileges: %w", err)
+		}
+		layers["no_new_privs"] = "on"
 	}
-	layers["no_new_privs"] = "on"
 	if !q.off("landlock") {
 		abi, err := restrictFiles(w)
 		if err != nil {

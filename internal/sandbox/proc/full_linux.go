@@ -3,6 +3,8 @@ package proc
 import (
 	"context"
 	"os"
+	"slices"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -19,11 +21,29 @@ func (o *opener) openFull(ctx context.Context, s sandbox.Spec) (sandbox.Session,
 	if err := q.showCaches(o.caches, s); err != nil {
 		return nil, err
 	}
-	ses, r, err := launch(ctx, processOf(stageStart), q, s.Env)
+	var g *group
+	if !q.off("limits") {
+		g = newGroup(cgroupMount, readTrimmed("/proc/self/cgroup"), s.Limits)
+	}
+	ses, r, err := launch(ctx, processOf(stageStart, slices.Concat(o.off, g.arguments())...), q, s.Env)
 	if err != nil {
+		g.remove()
 		return nil, err
 	}
-	ses.release = func() { releaseCaches(q) }
+	ses.group = g
+	ses.release = func() {
+		releaseCaches(q)
+		g.remove()
+	}
+	switch {
+	case g != nil && g.held():
+		r.Layers["limits"] = g.kind
+	case s.Limits.Processes > 0 && os.Getuid() == 0:
+		r.Layers["limits"] = "of each process; none of their number, as user 0"
+	case s.Limits != (sandbox.Limits{}):
+		r.Layers["limits"] = "of each process, and of their number"
+	}
+	r.Layers["user"] = strconv.Itoa(os.Getuid())
 	ses.env = sandbox.MergeEnv(ses.env, r.Shown)
 	ses.receipt = sandbox.Receipt{Tier: sandbox.TierFull, Layers: r.Layers, Versions: map[string]string{"kernel": kernelVersion()}}
 	if err := ses.adopt(ctx, r, q, s); err != nil {

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"slices"
 	"syscall"
 	"unsafe"
 
@@ -16,6 +17,21 @@ import (
 )
 
 const initFlags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
+
+// namespaces are the flags without those that a test left out.
+func namespaces(off []string) uintptr {
+	flags := uintptr(initFlags)
+	if slices.Contains(off, "namespaces") {
+		return 0
+	}
+	if slices.Contains(off, "net") {
+		flags &^= unix.CLONE_NEWNET
+	}
+	if slices.Contains(off, "pid") {
+		flags &^= unix.CLONE_NEWPID
+	}
+	return flags
+}
 
 // setupCapabilities, over these namespaces only, are what pid 1 needs until it is confined: mounts,
 // the loopback interface, dropping for good; and what an overlay does to its work folder in the name
@@ -34,6 +50,7 @@ const proxyPort = 8118
 func starterMain() int {
 	runtime.LockOSThread() // the death signal of pid 1 is tied to this thread
 	control := os.NewFile(controlFD, "control")
+	join(os.Args[1:])
 	uid, gid := os.Getuid(), os.Getgid()
 	if uid == 0 {
 		_ = syscall.Setgroups(nil) // an unprivileged user cannot, and has none that the view shows
@@ -42,11 +59,14 @@ func starterMain() int {
 		Path: "/proc/self/exe", Args: []string{stageInit}, Env: stageEnv(), Dir: "/", Stderr: os.Stderr,
 		ExtraFiles: []*os.File{control},
 		SysProcAttr: &syscall.SysProcAttr{
-			Setsid: true, Pdeathsig: syscall.SIGKILL, Cloneflags: initFlags,
+			Setsid: true, Pdeathsig: syscall.SIGKILL, Cloneflags: namespaces(os.Args[1:]),
 			UidMappings: []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}},
 			GidMappings: []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}},
 			AmbientCaps: setupCapabilities,
 		},
+	}
+	if c.SysProcAttr.Cloneflags == 0 { // rights over namespaces are of no use without them
+		c.SysProcAttr.UidMappings, c.SysProcAttr.GidMappings, c.SysProcAttr.AmbientCaps = nil, nil, nil
 	}
 	if err := c.Start(); err != nil {
 		refuse(controlFD, &sandbox.Error{
@@ -142,15 +162,21 @@ func servePlace(l *link, q *openRequest, build func() ([]int, error), namespaces
 	if err != nil {
 		return 125
 	}
-	s := &supervisor{link: l, tree: q.Tree, all: func(sig unix.Signal) { _ = unix.Kill(-1, sig) }}
+	all := func(sig unix.Signal) { _ = unix.Kill(-1, sig) }
+	if self := os.Getpid(); self != 1 { // only a test leaves the namespace out
+		all = func(sig unix.Signal) { signalBelow(self, sig) }
+	}
+	s := &supervisor{link: l, tree: q.Tree, all: all, yield: q.Limits.Memory > 0, lenient: q.off("end")}
 	return s.serve()
 }
 
 // contain makes the place and confines this thread. It gives descriptors for the owner: the tree,
 // and the listener where one was asked for.
 func contain(q *openRequest, build func() ([]int, error)) (layers map[string]string, out []int, err error) {
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return nil, nil, fmt.Errorf("close pid 1 to others: %w", err)
+	if !q.off("dumpable") {
+		if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+			return nil, nil, fmt.Errorf("close pid 1 to others: %w", err)
+		}
 	}
 	out, err = build()
 	if err != nil {
@@ -162,14 +188,20 @@ func contain(q *openRequest, build func() ([]int, error)) (layers map[string]str
 
 // makePlace makes the view, the name and the network of the full tier.
 func makePlace(q *openRequest) ([]int, error) {
-	if err := buildView(q); err != nil {
-		return nil, err
+	if !q.off("view") {
+		if err := buildView(q); err != nil {
+			return nil, err
+		}
 	}
-	if err := unix.Sethostname([]byte("sandbox")); err != nil {
-		return nil, fmt.Errorf("set the host name: %w", err)
+	if !q.off("namespaces") {
+		if err := unix.Sethostname([]byte("sandbox")); err != nil {
+			return nil, fmt.Errorf("set the host name: %w", err)
+		}
 	}
-	if err := loopbackUp(); err != nil {
-		return nil, err
+	if !q.off("net") {
+		if err := loopbackUp(); err != nil {
+			return nil, err
+		}
 	}
 	return handOut(q)
 }

@@ -54,10 +54,16 @@ func TestFullMatrixHolds(t *testing.T) {
 	}
 }
 
+// unlimitedAsRoot is held by a control group in the full tier; the kernel's own limit does not count
+// for user 0, and the other tiers have no group.
+const unlimitedAsRoot = "start 400 processes"
+
 func TestBwrapMatrixHolds(t *testing.T) {
 	needsBwrap(t)
-	if table := runMatrix(t, proc.New(proc.Options{Want: sandbox.TierBwrap})); !table.Holds() {
-		t.Error("there is a hole")
+	for _, r := range runMatrix(t, proc.New(proc.Options{Want: sandbox.TierBwrap})).Rows {
+		if r.Result == matrix.Worked && !(os.Getuid() == 0 && r.Name == unlimitedAsRoot) {
+			t.Errorf("%s worked", r.Name)
+		}
 	}
 }
 
@@ -89,7 +95,11 @@ func TestWeakMatrix(t *testing.T) {
 	known := map[string]bool{
 		"list another process's descriptors": true, "see another process's arguments": true, "change a file outside": true,
 		// As root the weak tier keeps some of root's ways open that Landlock does not know.
-		"make a control group": true,
+		"make a control group": true, unlimitedAsRoot: os.Getuid() == 0,
+		// The call returns, but reaches only what the command itself has started.
+		"signal everything": true,
+		// The file's mode says that it may be written; Landlock lets nobody open it for that.
+		"rewrite the own program": true,
 	}
 	for _, r := range table.Rows {
 		if r.Result == matrix.Worked && !known[r.Name] {

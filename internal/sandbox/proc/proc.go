@@ -20,18 +20,21 @@ type Options struct {
 	// Caches are shown in the contained tiers of sessions that have a scratch folder, each with a layer
 	// for what is written; where layers cannot be mounted the frozen ones are shown read-only.
 	Caches []sandbox.Cache
+	// Proof is named in the receipts of sessions of its tier and kernel. Nil is none.
+	Proof *sandbox.Proof
 }
 
 // New gives an opener of local sessions. What cannot be had is said by Open, with a *sandbox.Error
 // of code ErrTier; nothing weaker is opened instead.
 func New(o Options) sandbox.Opener {
-	return &opener{want: o.Want, fullProc: o.FullProc, caches: o.Caches}
+	return &opener{want: o.Want, fullProc: o.FullProc, caches: o.Caches, proof: o.Proof}
 }
 
 type opener struct {
 	want     sandbox.Tier
 	fullProc bool
 	caches   []sandbox.Cache
+	proof    *sandbox.Proof
 	off      []string // controls left out, for tests that show what each of them is for
 }
 
@@ -44,7 +47,11 @@ func (o *opener) Open(ctx context.Context, s sandbox.Spec) (sandbox.Session, err
 	if err := prepareScratch(s.Scratch); err != nil {
 		return nil, startError("prepare the scratch folder", err)
 	}
-	return o.open(ctx, s)
+	ses, err := o.open(ctx, s)
+	if held, ok := ses.(interface{ prove(p sandbox.Proof) }); ok && err == nil && o.proof != nil {
+		held.prove(*o.proof)
+	}
+	return ses, err
 }
 
 // prepareScratch makes the folders that [sandbox.BaseEnv] names.

@@ -34,6 +34,7 @@ type session struct {
 	tree    *os.File // holds a tree that is only mounted inside, or nil
 	work    string   // of the overlay
 	proxy   *netproxy.Server
+	group   *group
 	release func() // what is to be done once it has ended, or nil
 
 	turn chan struct{} // holds one token: commands run one after another
@@ -153,6 +154,13 @@ func (s *session) explain(err error) error {
 // Root implements sandbox.Session.
 func (s *session) Root() string { return s.root }
 
+// prove names the attacks that this tier held, where it is the same tier on the same kernel.
+func (s *session) prove(p sandbox.Proof) {
+	if p.Tier == s.receipt.Tier && p.Kernel == s.receipt.Versions["kernel"] {
+		s.receipt.Matrix = p.Digest
+	}
+}
+
 // Receipt implements sandbox.Session.
 func (s *session) Receipt() sandbox.Receipt { return s.receipt }
 
@@ -218,6 +226,7 @@ func (s *session) command(ctx context.Context, c sandbox.Command, st *streams) (
 		return sandbox.Exit{}, startError("start "+c.Argv[0], errors.New(m.Exit.Err))
 	}
 	_ = s.link.conn.SetDeadline(time.Time{})
+	kills := s.group.memoryKills()
 	h := s.stopper(ctx, c.Timeout, grace)
 	m, err = s.reply()
 	e := sandbox.Exit{}
@@ -228,7 +237,8 @@ func (s *session) command(ctx context.Context, c sandbox.Command, st *streams) (
 	if m.Exit == nil {
 		return e, s.fail(errors.New("unexpected reply"))
 	}
-	e.Code, e.Signal, e.Left, e.Memory = m.Exit.Code, m.Exit.Signal, m.Exit.Left, m.Exit.Memory
+	e.Code, e.Signal, e.Left = m.Exit.Code, m.Exit.Signal, m.Exit.Left
+	e.Memory = m.Exit.Memory || s.group.memoryKills() > kills
 	return e, nil
 }
 

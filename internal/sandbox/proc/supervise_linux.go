@@ -28,7 +28,9 @@ type supervisor struct {
 	bait func(bool)        // makes what is started the first to go when memory ends, nil where nothing can be set
 	in   chan incoming
 
-	stuck bool // something could not be killed: no further command may run beside it
+	yield   bool // commands are ended for memory before this process is
+	lenient bool // what a command leaves is not ended; only tests set it
+	stuck   bool // something could not be killed: no further command may run beside it
 }
 
 type incoming struct {
@@ -117,6 +119,15 @@ func (s *supervisor) start(q *runRequest, fds []int) (int, error) {
 	})
 	if err != nil {
 		return 0, &fs.PathError{Op: "exec", Path: q.Argv[0], Err: err}
+	}
+	if s.yield {
+		done := make(chan struct{})
+		go func() { // the file rules of the thread that starts commands do not let it write there
+			defer close(done)
+			// Where it fails this process may be ended instead, and the session is lost.
+			_ = os.WriteFile("/proc/"+itoa(pid)+"/oom_score_adj", []byte("500"), 0o600)
+		}()
+		<-done
 	}
 	return pid, nil
 }
@@ -209,9 +220,11 @@ func (w *watch) reap(r reaped, timer *time.Timer) {
 	case r.pid == w.leader:
 		w.ended = true
 		w.reply.Code, w.reply.Signal = exitOf(r.ws)
-		if w.killed {
+		switch {
+		case w.killed:
 			timer.Reset(0)
-		} else {
+		case w.s.lenient:
+		default:
 			timer.Reset(drainDelay)
 		}
 	case w.killing && r.ws.Signaled() && r.ws.Signal() == syscall.SIGKILL:

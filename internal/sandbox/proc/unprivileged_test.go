@@ -36,7 +36,7 @@ func TestUnprivilegedToo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := exec.Command(binary, "-test.run=^Test(Full|Plain|Weak|Bwrap)", "-test.skip=Toolchains/(go|java)", "-test.timeout=5m") // those two take long and were tried as root
+	c := exec.Command(binary, "-test.run=^Test(Full|Plain|Weak|Bwrap)", "-test.skip=Toolchains/(go|java)", "-test.timeout=10m") // those two take long and were tried as root
 	if testing.Verbose() {
 		c.Args = append(c.Args, "-test.v")
 	}

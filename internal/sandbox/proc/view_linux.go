@@ -191,6 +191,13 @@ func mountProc(at string, q *openRequest) error {
 	if err := os.MkdirAll(at, 0o755); err != nil {
 		return err
 	}
+	if q.off("pid") { // a view of one's own processes needs a namespace of them
+		m, err := unix.OpenTree(unix.AT_FDCWD, "/proc", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+		if err != nil {
+			return fmt.Errorf("open proc: %w", err)
+		}
+		return move(m, at)
+	}
 	fd, err := unix.Fsopen("proc", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return fmt.Errorf("open proc: %w", err)
