@@ -123,7 +123,7 @@ func TestSandboxFailsClosed(t *testing.T) {
 	terminal(t, s)
 	for _, c := range []struct{ mask, piece, way string }{
 		{"landlock", "Landlock", "lsm=landlock"},
-		{"unshare", "user namespaces", "docker"},
+		{"unshare", "user namespaces", "use "},
 		{"mount", "", "sandbox"},
 		{"seccomp", "call filter", "sandbox"},
 	} {
