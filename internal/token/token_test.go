@@ -107,7 +107,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func TestClocks(t *testing.T) {
+func TestDK04AnotherClockIsNamed(t *testing.T) {
 	k := keys(t, one)
 	at := func(iat, exp int64) string {
 		c := claims(Events)

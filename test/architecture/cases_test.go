@@ -22,13 +22,15 @@ var caseRow = regexp.MustCompile(`(?m)^\| ([A-Z]{2}-\d{2}) \| ([^|]+) \|`)
 
 // The names that tests give themselves after a case: functions, rows of suites, first lines of stories.
 var (
-	caseFunc  = regexp.MustCompile(`(?m)^func (Test\w*?([A-Z]{2})(\d{2})[A-Z]\w*)\(`)
+	caseFunc  = regexp.MustCompile(`(?m)^func (Test\w*?[A-Z]{2}\d{2}[A-Z]\w*)\(`)
+	caseID    = regexp.MustCompile(`([A-Z]{2})(\d{2})`)
 	caseEntry = regexp.MustCompile(`(?m)"(([A-Z]{2})-?(\d{2})[a-z]?(?: ?[A-Za-z][^"]*))"`)
 	caseStory = regexp.MustCompile(`(?m)^#.*\b([A-Z]{2})-(\d{2})\b`)
 )
 
 // TestCasesAreTheTestsThatThereAre holds the table of docs/cases.md: every case has a test that is named
-// after it, and the table names just those. The titles are written in the document; the rest is made.
+// after it, and every test the table names is there. One that it does not name yet is only told. The
+// titles are written in the document; the rest is made.
 func TestCasesAreTheTestsThatThereAre(t *testing.T) {
 	doc, err := os.ReadFile(filepath.Join(treeRoot, casesDoc))
 	if err != nil {
@@ -53,16 +55,32 @@ func TestCasesAreTheTestsThatThereAre(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r[1], strings.TrimSpace(r[2]), strings.Join(tests, "<br>"), state)
 	}
-	if b.String() == string(doc) {
-		return
-	}
 	if os.Getenv("UPDATE_CASES") == "" {
-		t.Errorf("%s does not name the tests that there are: UPDATE_CASES=1 go test -run TestCases ./test/architecture", casesDoc)
+		for row := range strings.Lines(string(doc)) {
+			if caseRow.MatchString(row) && !strings.Contains(b.String(), row) {
+				compareRow(t, row, b.String())
+			}
+		}
 		return
 	}
 	if err := os.WriteFile(filepath.Join(treeRoot, casesDoc), []byte(b.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// compareRow looks for what a row of the document names in the table as it would be made now.
+func compareRow(t *testing.T, row, made string) {
+	t.Helper()
+	id := caseRow.FindStringSubmatch(row)[1]
+	_, now, _ := strings.Cut(made, "| "+id+" |")
+	now, _, _ = strings.Cut(now, "\n")
+	cells := strings.Split(row, " | ")
+	for name := range strings.SplitSeq(cells[len(cells)-2], "<br>") {
+		if !strings.Contains(now, strings.TrimSpace(name)) {
+			t.Errorf("%s: %s names the test %s, which is not there", id, casesDoc, name)
+		}
+	}
+	t.Logf("%s has other tests by now: UPDATE_CASES=1 go test -run TestCases ./test/architecture", id)
 }
 
 // caseTests gives, for each case, where its tests are and what they are called.
@@ -98,10 +116,13 @@ func caseTests(t *testing.T) map[string][]string {
 				}
 				return err
 			}
-			for _, re := range []*regexp.Regexp{caseFunc, caseEntry} {
-				for _, m := range re.FindAllSubmatch(text, -1) {
-					add(string(m[2])+"-"+string(m[3]), rel, string(m[1]))
+			for _, m := range caseFunc.FindAllSubmatch(text, -1) {
+				for _, id := range caseID.FindAllSubmatch(m[1], -1) {
+					add(string(id[1])+"-"+string(id[2]), rel, string(m[1]))
 				}
+			}
+			for _, m := range caseEntry.FindAllSubmatch(text, -1) {
+				add(string(m[2])+"-"+string(m[3]), rel, string(m[1]))
 			}
 			return err
 		})

@@ -90,7 +90,7 @@ func stream(w http.ResponseWriter) {
 
 // SS-04 and SS-03: cut after every few events, cleanly and in the middle of a frame, the follower
 // comes back with its number and sees each event once.
-func TestSS04AFollowerComesBackAfterEveryCut(t *testing.T) {
+func TestSS03SS04AFollowerComesBackAfterEveryCut(t *testing.T) {
 	log := lines(40, "text of some length")
 	var visits atomic.Int64
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
