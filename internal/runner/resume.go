@@ -23,6 +23,9 @@ func (a *attempt) takeOver(ctx context.Context) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return a.remake(ctx)
 	}
+	if _, taken := errors.AsType[*stopped](err); taken && a.j.PriorPatch != nil {
+		return a.remake(ctx) // a second run from the same point has a tree of its own
+	}
 	if err != nil {
 		return workspaceFailed(ctx, err)
 	}
