@@ -37,6 +37,8 @@ type attempt struct {
 	full   bool          // an append met a full disk; guarded by lock
 	feed   *feed         // held while the run is carried here
 	mailAt time.Time     // when the store was last asked for mail; the mailbox's alone
+
+	adopted bool // an earlier service started it
 }
 
 // open gives the attempt its context and ports. The attempt is not shared before.
@@ -54,7 +56,7 @@ func (a *attempt) run() contract.Ending {
 	a.s.wg.Go(func() { done <- a.execute() })
 	pulse := time.NewTicker(pulseEvery)
 	defer pulse.Stop()
-	wall := time.NewTimer(time.Duration(a.task.Limits.WallTimeSeconds) * time.Second)
+	wall := time.NewTimer(a.wallLeft())
 	defer wall.Stop()
 	if a.runNow.CancelRequested {
 		a.cancel(ErrCancelRequested)
@@ -85,6 +87,15 @@ func (a *attempt) run() contract.Ending {
 	}
 }
 
+// wallLeft is what is left of the wall time: all of it, unless an earlier service started the attempt.
+func (a *attempt) wallLeft() time.Duration {
+	left := time.Duration(a.task.Limits.WallTimeSeconds) * time.Second
+	if a.adopted && a.runNow.StartedAt != nil {
+		left -= a.s.opt.Now().Sub(a.runNow.StartedAt.Time)
+	}
+	return max(left, time.Millisecond)
+}
+
 // execute calls the executor and turns a panic of it into an ending.
 func (a *attempt) execute() (ending contract.Ending) {
 	defer func() {
@@ -93,7 +104,7 @@ func (a *attempt) execute() (ending contract.Ending) {
 			ending = failed(contract.FailInternal, "the run's executor broke down")
 		}
 	}()
-	return a.s.opt.Executor.Execute(a.ctx, Job{Run: a.runNow, Task: a.task, Session: a, Dir: a.dir})
+	return a.s.opt.Executor.Execute(a.ctx, Job{Run: a.runNow, Task: a.task, Session: a, Dir: a.dir, Adopted: a.adopted})
 }
 
 // killed is how a run ends whose executor did not stop in time.

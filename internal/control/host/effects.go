@@ -42,11 +42,14 @@ func (v *visit) carryOut(ctx context.Context, resp control.Response, effects []c
 		case control.AwaitApproval:
 			v.await(ctx, e)
 			answered = true
-		case control.FindUpload:
-			v.answer(v.s.core.UploadFound(false, v.req.ID))
+		case control.StoreUpload:
+			v.storeUpload(ctx, e)
 			answered = true
-		default: // uploads and model calls of boxes need a place that has them
-			v.refuse(contract.Errorf(contract.KindUnavailable, "this place does not serve %s", v.m.Route))
+		case control.FindUpload:
+			v.findUpload(e)
+			answered = true
+		case control.ForwardModel:
+			v.forward(ctx, e)
 			answered = true
 		}
 	}
@@ -178,16 +181,27 @@ func (v *visit) storeArtifact(ctx context.Context, e control.StoreArtifact) {
 	v.answer(resp)
 }
 
-// patientReader gives every read of a long body its own time.
+// bodyPace is the least that a long body must come with, in bytes a second, once bodyTime is over.
+const bodyPace = 8 << 10
+
+// patientReader gives a long body time for its size: one that trickles is given up.
 type patientReader struct {
-	r io.Reader
-	v *visit
+	r     io.Reader
+	v     *visit
+	began time.Time
+	n     int64
 }
 
 // Read implements [io.Reader].
 func (p *patientReader) Read(b []byte) (int, error) {
-	_ = p.v.out.SetReadDeadline(time.Now().Add(bodyTime))
-	return p.r.Read(b)
+	if p.began.IsZero() {
+		p.began = time.Now()
+	}
+	due := p.began.Add(bodyTime + time.Duration(p.n/bodyPace)*time.Second)
+	_ = p.v.out.SetReadDeadline(due) // not every test recorder has one
+	n, err := p.r.Read(b)
+	p.n += int64(n)
+	return n, err
 }
 
 // list answers with a page of the principal's runs.

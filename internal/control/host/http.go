@@ -40,6 +40,8 @@ type visit struct {
 	req control.Request
 	env control.Env
 	m   control.Match
+	// channel is the run whose own channel the request came over, "" for any other.
+	channel contract.RunID
 }
 
 // errRolledBack undoes the transaction of a refused request; the refusal itself is the response.
@@ -55,6 +57,11 @@ func (v *visit) serve(authenticate Authenticate) {
 	v.env = env
 	v.req = control.Request{
 		Method: v.r.Method, Path: v.r.URL.Path, Query: v.r.URL.RawQuery, Header: lowerHeader(v.r.Header), ID: requestID(v.r, env),
+	}
+	v.req.ChannelRun = v.channel
+	if v.channel != "" && !strings.HasPrefix(v.req.Path, "/internal/") {
+		v.refuse(contract.Errorf(contract.KindNotFound, "no such route"))
+		return
 	}
 	if v.req.Principal, err = authenticate(v.r); err != nil && !strings.HasPrefix(v.req.Path, "/internal/") {
 		v.refuse(err)
@@ -129,8 +136,7 @@ func (v *visit) hostRecords(tx control.Tx, effects []control.Effect) error {
 	case control.RouteCreate:
 		for _, e := range effects {
 			if _, starts := e.(control.StartRun); starts {
-				_, err := v.s.own(tx)
-				return err
+				return v.ownNew(tx)
 			}
 		}
 	case control.RouteCancel, control.RouteResult:
@@ -141,6 +147,19 @@ func (v *visit) hostRecords(tx control.Tx, effects []control.Effect) error {
 		return err
 	}
 	return nil
+}
+
+// ownNew marks a run that was just created as this process's, with its source pinned.
+func (v *visit) ownNew(tx control.Tx) error {
+	fresh, err := v.s.own(tx)
+	if err != nil || !fresh {
+		return err
+	}
+	task, err := v.s.core.Task(tx)
+	if err != nil {
+		return err
+	}
+	return v.s.pinUpload(v.req.Principal, v.m.Run, task)
 }
 
 // refuse answers with a problem document and logs what the document does not show.

@@ -16,11 +16,18 @@ const ownerKey = "host/owner"
 
 // owner names a process so that another one can tell whether it still lives.
 type owner struct {
-	Name   string `json:"name"`   // unique, also across machines
-	PID    int    `json:"pid"`    //
-	Start  string `json:"start"`  // when the process began, in the kernel's words; pids are used again
-	Place  string `json:"place"`  // boot and pid namespace in which PID means something, "" where it can't be told
-	Socket string `json:"socket"` // file name in the socket folder, "" for none
+	Name   string `json:"name"`            // unique, also across machines
+	PID    int    `json:"pid"`             //
+	Start  string `json:"start"`           // when the process began, in the kernel's words; pids are used again
+	Place  string `json:"place"`           // boot and pid namespace in which PID means something, "" where it can't be told
+	Socket string `json:"socket"`          // file name in the socket folder, "" for none
+	Boxes  bool   `json:"boxes,omitempty"` // its runs live in boxes, which outlive it
+}
+
+// left is the owner of a run whose box lives on: a process that is surely gone.
+func (o owner) left() owner {
+	o.Start, o.Socket = "left", ""
+	return o
 }
 
 func newOwner(entropy io.Reader) (owner, error) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -25,6 +26,7 @@ func (s *Service) recoverRuns(ctx context.Context) error {
 		}
 	}
 	here := s.self.Place
+	boxes := s.adoptable(ctx)
 	for h, err := range s.store.Runs(ctx, ownerKey) {
 		if err != nil {
 			return fmt.Errorf("look for unfinished runs: %w", err)
@@ -37,16 +39,27 @@ func (s *Service) recoverRuns(ctx context.Context) error {
 		if alive {
 			continue
 		}
-		if err := s.recoverRun(ctx, h.ID, o, dead); err != nil {
+		boxed := dead && slices.Contains(boxes, string(h.ID))
+		if err := s.recoverRun(ctx, found{id: h.ID, owner: o, dead: dead, boxed: boxed}); err != nil {
 			s.log.Error("end interrupted run", "run", h.ID, "error", err)
 		}
 	}
+	s.sweepBoxes(ctx, boxes)
 	return nil
 }
 
+// found is an unfinished run of another process.
+type found struct {
+	id    contract.RunID
+	owner owner
+	dead  bool // the process is known to be gone
+	boxed bool // and the box of the run is still there
+}
+
 // recoverRun looks at one run inside a transaction, as another process may be doing the same.
-func (s *Service) recoverRun(ctx context.Context, id contract.RunID, o owner, dead bool) error {
-	adopted, ended := false, false
+func (s *Service) recoverRun(ctx context.Context, f found) error {
+	id, o, dead := f.id, f.owner, f.dead
+	adopted, taken, ended := false, false, false
 	err := s.update(ctx, id, func(tx control.Tx, env control.Env) error {
 		now, ok, err := ownerOf(tx)
 		if err != nil || !ok || now.Name != o.Name {
@@ -68,8 +81,12 @@ func (s *Service) recoverRun(ctx context.Context, id contract.RunID, o owner, de
 			}
 			_, err = s.core.Finish(tx, env, run.Attempt, failed(contract.FailInterrupted, "the process that should have carried out the run is gone"))
 		case contract.Running:
-			if dead {
-				_, err = s.core.Finish(tx, env, run.Attempt, failed(contract.FailInterrupted, "the process that carried out the run is gone"))
+			if f.boxed {
+				taken = true
+				return s.takeOver(tx, env, run)
+			}
+			if dead && (!o.Boxes || s.self.Boxes) { // another kind of service waits for the lease: the box may be taken over
+				_, err = s.core.Finish(tx, env, run.Attempt, failed(contract.FailInterrupted, gone(o)))
 			} else if _, err = s.core.Interrupt(tx, env); contract.KindOf(err) == contract.KindConflict {
 				return nil // its lease lives
 			}
@@ -87,10 +104,21 @@ func (s *Service) recoverRun(ctx context.Context, id contract.RunID, o owner, de
 	if adopted {
 		s.enqueue(id)
 	}
+	if taken {
+		s.goOn(id)
+	}
 	if ended {
 		return s.keepEvents(ctx, id)
 	}
 	return nil
+}
+
+// gone says in words what is gone.
+func gone(o owner) string {
+	if o.Boxes {
+		return "the service that carried out the run was stopped and the run's box is gone"
+	}
+	return "the process that carried out the run is gone"
 }
 
 // The reserve is a file that is given back when the disk is full, so that the end of the runs can

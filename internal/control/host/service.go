@@ -35,18 +35,19 @@ const (
 
 // Options are what a service is opened with. Dir is needed, the rest has defaults.
 type Options struct {
-	Dir      string         // state directory, made 0700 where it is missing
-	Store    store.Store    // nil: SQLite in Dir. One that has Close is closed by the service.
-	Core     control.Config // Secret is read from Dir where it is empty; Version may be left to Version
-	Executor Executor       // nil: the service reads and steers runs but starts none
-	Now      func() time.Time
-	Entropy  io.Reader
-	Version  string
-	MaxRuns  int           // runs carried at once; 0: 16
-	Lease    time.Duration // how long a run stays owned without a sign of life; 0: 30 s
-	Adopt    bool          // carry out queued runs that a dead process left, instead of failing them
-	NoSocket bool          // open no unix socket for the runs of this process
-	Log      *slog.Logger  // nil: nothing is logged
+	Dir       string         // state directory, made 0700 where it is missing
+	Store     store.Store    // nil: SQLite in Dir. One that has Close is closed by the service.
+	Core      control.Config // Secret is read from Dir where it is empty; Version may be left to Version
+	Executor  Executor       // nil: the service reads and steers runs but starts none
+	Now       func() time.Time
+	Entropy   io.Reader
+	Version   string
+	MaxRuns   int           // runs carried at once; 0: 16
+	Lease     time.Duration // how long a run stays owned without a sign of life; 0: 30 s
+	Adopt     bool          // carry out queued runs that a dead process left, instead of failing them
+	Forwarder Forwarder     // makes the model calls of boxes; nil: there are none
+	NoSocket  bool          // open no unix socket for the runs of this process
+	Log       *slog.Logger  // nil: nothing is logged
 
 	grace time.Duration // shorter in tests
 }
@@ -106,7 +107,11 @@ func Open(ctx context.Context, opt Options) (*Service, error) {
 		opt: opt, core: core, store: st, log: opt.Log, life: life, stop: stop, stopped: make(chan struct{}),
 		active: map[contract.RunID]*attempt{}, feeds: map[contract.RunID]*feed{}, lost: map[contract.RunID]error{},
 	}
+	if b, ok := opt.Executor.(*Boxes); ok {
+		b.bind(s)
+	}
 	if s.self, err = newOwner(opt.Entropy); err == nil {
+		_, s.self.Boxes = opt.Executor.(*Boxes)
 		err = s.recoverRuns(ctx)
 	}
 	if err != nil {

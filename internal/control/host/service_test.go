@@ -247,3 +247,11 @@ func TestAResumedRunNamesItsOrigin(t *testing.T) {
 		t.Errorf("resumed %s from %s", second.ID, from)
 	}
 }
+
+// playDir is an executor that looks at the run's folder and ends.
+type playDir func(dir string)
+
+func (p playDir) Execute(ctx context.Context, j host.Job) contract.Ending {
+	p(j.Dir)
+	return done(ctx, j)
+}

@@ -177,12 +177,26 @@ func (s *Service) carry(id contract.RunID) {
 		s.giveUp(id, fmt.Errorf("claim run: %w", err))
 		return // stays queued; the next service on this directory finds it
 	}
+	s.conclude(a)
+}
+
+// conclude has an attempt executed and writes its end, unless it lives on without this process.
+func (s *Service) conclude(a *attempt) {
 	var release func()
-	a.feed, release = s.feed(id)
+	a.feed, release = s.feed(a.id)
 	defer release()
 	ending := a.run()
+	if ending.State == contract.Running {
+		err := s.persist(claimTries, func(ctx context.Context) error {
+			return s.update(ctx, a.id, func(tx control.Tx, _ control.Env) error { return s.self.left().put(tx) })
+		})
+		if err != nil {
+			s.log.Error("leave run to a later service", "run", a.id, "error", err)
+		}
+		return
+	}
 	if err := a.finish(ending); err != nil {
-		s.giveUp(id, fmt.Errorf("write the end of the run: %w", err))
+		s.giveUp(a.id, fmt.Errorf("write the end of the run: %w", err))
 	}
 }
 
