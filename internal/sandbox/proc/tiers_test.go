@@ -64,7 +64,7 @@ func TestBwrapOwnerKilledLeavesNothing(t *testing.T) {
 func needsBwrap(t *testing.T) {
 	t.Helper()
 	if _, err := os.Stat("/usr/bin/bwrap"); err != nil {
-		t.Skip("bubblewrap is not installed")
+		missing(t, "bubblewrap is not installed")
 	}
 }
 

@@ -41,7 +41,7 @@ func TestUnprivilegedToo(t *testing.T) {
 		c.Args = append(c.Args, "-test.v")
 	}
 	c.Dir = tmp
-	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + base, "TMPDIR=" + tmp, "LANG=C.UTF-8"}
+	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + base, "TMPDIR=" + tmp, "LANG=C.UTF-8", "RIVUMI_CI=" + os.Getenv("RIVUMI_CI")}
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
