@@ -44,7 +44,7 @@ func (f *Factory) findRun(ctx context.Context, runs contract.Runs, ref string) (
 
 // fresh reads a run again that is only remembered here.
 func fresh(ctx context.Context, runs contract.Runs, r contract.Run) (contract.Run, error) {
-	if e, ok := runs.(*everywhere); !ok || e.remembered(r.ID) == nil {
+	if e := everywhereOf(runs); e == nil || e.remembered(r.ID) == nil {
 		return r, nil
 	}
 	return runs.Run(ctx, r.ID)

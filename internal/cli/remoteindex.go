@@ -233,15 +233,24 @@ func (e *everywhere) Artifact(ctx context.Context, id contract.RunID, name strin
 
 // isRemote reports whether a run is at a control plane, as far as is known here.
 func (r *Runs) isRemote(id contract.RunID) bool {
-	e, ok := r.Runs.(*everywhere)
-	return ok && e.remembered(id) != nil
+	e := everywhereOf(r)
+	return e != nil && e.remembered(id) != nil
+}
+
+// everywhereOf gives the space of ids behind runs, nil where there is this machine only.
+func everywhereOf(runs contract.Runs) *everywhere {
+	if r, ok := runs.(*Runs); ok {
+		runs = r.Runs
+	}
+	e, _ := runs.(*everywhere)
+	return e
 }
 
 // known lists runs of this machine and the remembered ones of control planes, newest first.
 func (f *Factory) known(ctx context.Context, runs contract.Runs, filter contract.Filter) ([]contract.Run, error) {
 	list, err := collect(ctx, runs, filter)
-	e, ok := runs.(*everywhere)
-	if err != nil || !ok {
+	e := everywhereOf(runs)
+	if err != nil || e == nil {
 		return list, err
 	}
 	for _, r := range e.runs {

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	if handled, code := proc.Main(os.Args); handled {
 		os.Exit(code)
 	}
-	if len(os.Args) > 1 && os.Args[1] == "worker" {
+	if len(os.Args) > 1 && os.Args[1] == "worker" || os.Getenv("RIVUMI_TEST_CLI") != "" {
 		os.Exit(cli.Main(context.Background(), "test"))
 	}
 	os.Exit(m.Run())
@@ -201,7 +201,7 @@ func (b *brain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(b.answer(body))
 }
 
-const apiToken = "the API token of the test"
+const apiToken = "rvm_the-API-token-of-the-test"
 
 // plane is a control plane with boxes.
 type plane struct {
