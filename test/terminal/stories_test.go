@@ -52,8 +52,9 @@ func TestRunApproveReviewApply(t *testing.T) {
 	p.shows("applied 1 file")
 	p.keys("q")
 	p.shows("rivumi: completed, verified: 1 file changed", "rivumi: next: rivumi diff")
-	p.shell("sh add.sh 2 3")
-	p.shows("\n5\n")
+	p.prompt()
+	p.shell("clear; sh add.sh 2 3")
+	p.until("the applied program adds", func() bool { return strings.HasPrefix(p.screen(), "5\n") })
 }
 
 // Keys at typing speed while a question comes up, in a real terminal.
@@ -70,7 +71,7 @@ func TestAP01KeysUnderWayDecideNothing(t *testing.T) {
 	p.write("dax")
 	p.shows("wants to run", "dax", "[tab] answer", "waiting for your approval")
 	p.keys("C-c")
-	p.shows("cancelled", "dax")
+	p.shows("✗ cancelled", "dax")
 	p.keys("C-c")
 	p.shows("your draft was not sent", "dax", "rivumi: cancelled")
 }
@@ -81,7 +82,7 @@ func TestCX03CancelAndLeave(t *testing.T) {
 	p.run(silent, "")
 	p.shows("Let me think.")
 	p.keys("C-c")
-	p.shows("cancelled")
+	p.shows("✗ cancelled")
 	p.keys("C-c")
 	p.shows("rivumi: cancelled")
 	p.prompt()
@@ -164,8 +165,8 @@ func TestTU04TheTerminalIsRestored(t *testing.T) {
 	ends := map[string]func(){
 		"TERM": func() { p.signal("TERM") },
 		"HUP":  func() { p.signal("HUP") },
-		"INT":  func() { p.signal("INT"); p.shows("cancelled"); p.keys("C-c") },
-		"keys": func() { p.keys("C-c"); p.shows("cancelled"); p.keys("C-c") },
+		"INT":  func() { p.signal("INT"); p.shows("✗ cancelled"); p.keys("C-c") },
+		"keys": func() { p.keys("C-c"); p.shows("✗ cancelled"); p.keys("C-c") },
 	}
 	for name, end := range ends {
 		p.run(silent, "")
@@ -198,7 +199,7 @@ func TestSuspendAndResume(t *testing.T) {
 	p.shell("fg")
 	p.shows("Let me think.", "waiting for the model")
 	p.keys("C-c")
-	p.shows("cancelled")
+	p.shows("✗ cancelled")
 	p.keys("C-c")
 	p.shows("rivumi: cancelled")
 }
@@ -237,8 +238,8 @@ func TestTU01PlainWhereNoScreenCanBe(t *testing.T) {
 		"NO_COLOR=1 rivumi run x -s none --approve all -m %s -p > %s 2>&1",
 	} {
 		file := filepath.Join(p.state, fmt.Sprint("out", i))
-		p.shell("clear; " + fmt.Sprintf(line, model, file) + "; echo done-$((40+2))")
-		p.shows("done-42")
+		p.shell("clear; " + fmt.Sprintf(line, model, file) + fmt.Sprintf("; echo done-$((40+%d))", i))
+		p.shows(fmt.Sprint("done-", 40+i))
 		raw, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -247,9 +248,9 @@ func TestTU01PlainWhereNoScreenCanBe(t *testing.T) {
 			t.Errorf("%s wrote %q", line, raw)
 		}
 	}
-	for _, line := range []string{"rivumi --accessible run x -s none --approve all -m ", "TERM=dumb rivumi run x -s none --approve all -m ", "CI=1 rivumi run x -s none --approve all -m "} {
-		p.shell("clear; " + line + model + "; echo done-$((40+2))")
-		p.shows("done-42", "rivumi: completed")
+	for i, line := range []string{"rivumi --accessible run x -s none --approve all -m ", "TERM=dumb rivumi run x -s none --approve all -m ", "CI=1 rivumi run x -s none --approve all -m "} {
+		p.shell("clear; " + line + model + fmt.Sprintf("; echo done-$((60+%d))", i))
+		p.shows(fmt.Sprint("done-", 60+i), "rivumi: completed")
 		if p.modes()[0] != '0' {
 			t.Errorf("%s drew a screen", line)
 		}
