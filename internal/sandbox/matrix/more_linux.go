@@ -187,7 +187,7 @@ func appears(path string) bool {
 		if exists(path) {
 			return true
 		}
-		time.Sleep(20 * time.Millisecond)
+		<-time.After(20 * time.Millisecond)
 	}
 	return false
 }
