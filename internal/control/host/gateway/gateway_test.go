@@ -86,7 +86,9 @@ func TestOnlyWholeJSONFromTheUpstreamPasses(t *testing.T) {
 			w.Header().Set("Content-Length", "5000")
 			w.WriteHeader(200)
 		}, contract.KindUpstream},
-		"redirect":    {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://127.0.0.1:1/steal", http.StatusTemporaryRedirect) }, contract.KindUpstream},
+		"redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://127.0.0.1:1/steal", http.StatusTemporaryRedirect)
+		}, contract.KindUpstream},
 		"key refused": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401); io.WriteString(w, "bad key "+key) }, contract.KindUpstream},
 	} {
 		g := upstream(t, control.WireChat, c.answer)
