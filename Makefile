@@ -3,7 +3,7 @@ GO ?= go
 TOOL = $(GO) tool -modfile=tools/go.mod
 LDFLAGS = -s -w -X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
-.PHONY: build test check demo lint fmt vet wasm cassettes aimock fuzz bench clean screens
+.PHONY: build test check demo lint fmt tidy vet wasm cassettes aimock fuzz bench clean screens
 
 build: bin/rivumi
 
@@ -19,10 +19,13 @@ demo: build
 test:
 	$(GO) test -race -timeout 20m ./...
 
-check: fmt vet lint wasm test cassettes aimock
+check: fmt tidy vet lint wasm test cassettes aimock
 
 fmt:
 	@out=$$($(TOOL) gofumpt -l .); if [ -n "$$out" ]; then echo "gofumpt would change:"; echo "$$out"; exit 1; fi
+
+tidy:
+	$(GO) mod tidy -diff
 
 vet:
 	$(GO) vet ./...
