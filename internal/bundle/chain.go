@@ -11,13 +11,13 @@ import (
 
 // Chain is what reading a log line by line showed.
 type Chain struct {
-	Events  int64          // whole, linked events
-	RunID   contract.RunID // of the first event
-	Ended   bool           // the last event is a terminal one
-	Torn    bool           // the last line is cut; its event is lost
-	Head    LogHead        // last good event
-	HeadOK  bool           // the event a manifest names is in the log with that hash
-	Problem string         // first break of the chain, "" for none
+	Events  int64          `json:"events"`            // whole, linked events
+	RunID   contract.RunID `json:"runId"`             // of the first event
+	Ended   bool           `json:"ended"`             // the last event is a terminal one
+	Torn    bool           `json:"torn"`              // the last line is cut; its event is lost
+	Head    LogHead        `json:"head"`              // last good event
+	HeadOK  bool           `json:"headOk"`            // the event a manifest names is in the log with that hash
+	Problem string         `json:"problem,omitempty"` // first break of the chain, "" for none
 }
 
 // ReadChain verifies a log: numbers from 1 without a gap, one run, each line's prev the hash of the line

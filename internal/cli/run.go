@@ -9,6 +9,7 @@ import (
 
 	"github.com/rivumi/rivumi/internal/config"
 	"github.com/rivumi/rivumi/internal/contract"
+	"github.com/rivumi/rivumi/internal/workspace"
 )
 
 func newRunCmd(f *Factory, do func(context.Context, *runOptions, []string) error) *cobra.Command {
@@ -115,6 +116,9 @@ func (o *runOptions) plan(ctx context.Context, flags *pflag.FlagSet, words []str
 	if err := contract.Validate(t, contract.Local(), contract.Rules{}); err != nil {
 		return nil, err
 	}
+	if err := refuseDirty(ctx, t); err != nil {
+		return nil, err
+	}
 	if o.IO.Asks() && !o.Detach && c.Lookup("on_no_answer").Layer == config.Default {
 		t.Approval.Unattended = contract.UnattendedWait // a person is at the terminal
 	}
@@ -128,6 +132,26 @@ func (o *runOptions) plan(ctx context.Context, flags *pflag.FlagSet, words []str
 		}
 	}
 	return o.planned(c, t), nil
+}
+
+// refuseDirty holds --dirty refuse before anything starts, a dry run too.
+func refuseDirty(ctx context.Context, t contract.Task) error {
+	if t.Repository == nil || t.Repository.Dirty != contract.DirtyRefuse {
+		return nil
+	}
+	repo, err := workspace.Discover(ctx, t.Repository.Path)
+	if err != nil {
+		return err
+	}
+	s, err := repo.Survey(ctx, t.Repository.Dirty, nil)
+	if err != nil {
+		return err
+	}
+	if s.Dirty.Tracked+s.Dirty.Untracked > 0 {
+		return usagef("commit or stash it; --dirty include takes it along, --dirty exclude leaves it out",
+			"the checkout has uncommitted work: %d changed and %d untracked files", s.Dirty.Tracked, s.Dirty.Untracked)
+	}
+	return nil
 }
 
 func (o *runOptions) planned(c *config.Config, t contract.Task) *planned {
