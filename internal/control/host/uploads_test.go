@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,8 +48,8 @@ func digestOf(b string) (hexed, header string) {
 
 func TestAnUploadBecomesTheSourceOfARun(t *testing.T) {
 	got := make(chan string, 1)
-	now := time.Now()
-	s, url := serverProfile(t, host.Options{Now: func() time.Time { return now }, Executor: playDir(func(dir string) {
+	var later atomic.Int64 // the service reads its clock in goroutines of its own
+	s, url := serverProfile(t, host.Options{Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }, Executor: playDir(func(dir string) {
 		f, info, err := host.Source(dir)
 		if err != nil {
 			t.Error(err)
@@ -91,7 +92,7 @@ func TestAnUploadBecomesTheSourceOfARun(t *testing.T) {
 	if b := <-got; b != sum+" bundle" {
 		t.Errorf("the run's source is %q", b)
 	}
-	now = now.Add(control.UploadLife + time.Minute)
+	later.Store(int64(control.UploadLife + time.Minute))
 	wantProblem(t, "expired", ask(t, "POST", url+"/v1/runs", body, jsonType...), contract.KindInvalid)
 	_ = s
 }

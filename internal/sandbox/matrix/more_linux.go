@@ -173,9 +173,10 @@ func x32(targets) error {
 	return nil
 }
 
-// daemon leaves a process that has left the session and writes when its parent is long gone.
+// daemon leaves a process that has left the session and writes when its parent is long gone: a
+// race-detected one takes a second to exit.
 func daemon(t targets) error {
-	c := exec.Command("/bin/sh", "-c", "sleep 0.6; echo late > late")
+	c := exec.Command("/bin/sh", "-c", "sleep 3; echo late > late")
 	c.Dir = t.Tree
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return c.Start()
@@ -183,7 +184,7 @@ func daemon(t targets) error {
 
 // appears waits for a file.
 func appears(path string) bool {
-	for range 100 {
+	for range 250 {
 		if exists(path) {
 			return true
 		}
