@@ -71,7 +71,9 @@ func (v *visit) serve(authenticate Authenticate) {
 		err = v.readBody()
 	}
 	if err == nil && v.m.Route == control.RouteCreate {
-		err = v.s.accepting(ctx)
+		if err = v.s.accepting(ctx); err == nil {
+			err = v.s.roomFor(v.req.Principal)
+		}
 	}
 	if err != nil {
 		v.refuse(err)

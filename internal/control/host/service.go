@@ -43,6 +43,7 @@ type Options struct {
 	Entropy   io.Reader
 	Version   string
 	MaxRuns   int           // runs carried at once; 0: 16
+	MaxQueued int           // runs that may wait at once, half of them of one principal; 0: any number
 	Lease     time.Duration // how long a run stays owned without a sign of life; 0: 30 s
 	Adopt     bool          // carry out queued runs that a dead process left, instead of failing them
 	Forwarder Forwarder     // makes the model calls of boxes; nil: there are none
@@ -69,13 +70,15 @@ type Service struct {
 	stopped chan struct{} // closed when every run has ended; followers give up then
 	wg      sync.WaitGroup
 
-	mu     sync.Mutex
-	closed bool
-	queue  []contract.RunID
-	active map[contract.RunID]*attempt // nil while the run is being claimed
-	feeds  map[contract.RunID]*feed
-	lost   map[contract.RunID]error // runs given up without an end
-	socket *socket
+	mu       sync.Mutex
+	closed   bool
+	queue    queue
+	draining bool                        // no more runs are claimed
+	drained  chan struct{}               // closed when none is under way any more; nil before
+	active   map[contract.RunID]*attempt // nil while the run is being claimed
+	feeds    map[contract.RunID]*feed
+	lost     map[contract.RunID]error // runs given up without an end
+	socket   *socket
 }
 
 // Open opens the service of a state directory and ends the runs whose owner died. The context bounds
@@ -156,7 +159,7 @@ func (s *Service) Close(ctx context.Context) error {
 	s.mu.Lock()
 	first := !s.closed
 	s.closed = true
-	s.queue = nil
+	s.queue = queue{}
 	socket := s.socket
 	s.mu.Unlock()
 	s.stop(ErrShutdown)

@@ -118,20 +118,23 @@ func (s *Service) accepting(ctx context.Context) error {
 
 // enqueue puts a stored run behind the waiting ones. A run that is known here already is left alone.
 func (s *Service) enqueue(id contract.RunID) {
+	who := s.principalOf(s.life, id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return
 	}
-	s.queue = append(s.queue, id)
+	s.queue.add(who, id)
 	s.dispatch()
 }
 
 // dispatch starts what waits while there is room. The caller holds the lock.
 func (s *Service) dispatch() {
-	for len(s.queue) > 0 && len(s.active) < s.opt.MaxRuns {
-		id := s.queue[0]
-		s.queue = s.queue[1:]
+	for len(s.active) < s.opt.MaxRuns && !s.draining {
+		id, ok := s.queue.next()
+		if !ok {
+			return
+		}
 		if _, busy := s.active[id]; busy {
 			continue
 		}
@@ -147,6 +150,7 @@ func (s *Service) leave(id contract.RunID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.active, id)
+	s.endDrain()
 	if !s.closed {
 		s.dispatch()
 	}
