@@ -89,7 +89,7 @@ func addGroups(cmd *cobra.Command, f *Factory) {
 		newApproveCmd(f, nil), newSendCmd(f, nil), newCancelCmd(f, nil))
 	add("result", newDiffCmd(f, nil), newApplyCmd(f, nil), newUndoCmd(f, nil), newDiscardCmd(f, nil), newPruneCmd(f, nil),
 		newArtifactsCmd(f), newVerifyCmd(f, nil), newExportCmd(f, nil), newImportCmd(f, nil))
-	add("setup", newLoginCmd(f, nil), newLogoutCmd(f), newAuthCmd(f), newModelsCmd(f, nil), newConfigCmd(f), newDoctorCmd(f, nil), newCompletionCmd(f), newVersionCmd(f))
+	add("setup", newServeCmd(f, nil), newLoginCmd(f, nil), newLogoutCmd(f), newAuthCmd(f), newModelsCmd(f, nil), newConfigCmd(f), newDoctorCmd(f, nil), newCompletionCmd(f), newVersionCmd(f))
 	cmd.AddCommand(newManCmd(f), newCarryCmd(f), newWorkerCmd(f))
 }
 

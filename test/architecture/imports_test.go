@@ -48,6 +48,7 @@ var families = map[string][]string{
 	"github.com/bluekeyes":            {"internal/workspace"},
 	"github.com/landlock-lsm":         {"internal/sandbox/proc"},
 	"github.com/moby":                 {"internal/sandbox/docker"},
+	"github.com/prometheus":           {"internal/cli"},
 	"charm.land":                      {"internal/tui", "internal/cli"},
 	"github.com/BurntSushi/toml":      {"internal/config"},
 	"github.com/zalando/go-keyring":   {"internal/config", "internal/cli"},

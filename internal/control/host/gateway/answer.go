@@ -17,9 +17,9 @@ import (
 
 // Writer takes the answer of a call. Begin is called once, before the first Write; an error of Write
 // means that the caller has gone.
-type Writer interface {
+type Writer = interface {
 	Begin(status int, header map[string]string)
-	io.Writer
+	Write(p []byte) (int, error)
 }
 
 // errorBytes bounds a provider's error document, and errorText what of it is passed on.
