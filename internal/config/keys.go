@@ -80,7 +80,6 @@ var table = []Key{
 	{"serve.models.*.input_price", Float, nil, nil, ProjectNever, "", "serve: US dollars for a million input tokens; money budgets need both prices"},
 	{"serve.models.*.output_price", Float, nil, nil, ProjectNever, "", "serve: US dollars for a million output tokens"},
 	{"serve.checks", List, nil, nil, ProjectNever, "", "serve: commands that tasks may name as checks, word for word"},
-	{"serve.git_hosts", List, nil, nil, ProjectNever, "", "serve: hosts that git sources may name"},
 	{"serve.images", List, nil, nil, ProjectNever, "", "serve: images that tasks may name"},
 	{"serve.image", String, nil, nil, ProjectNever, "", "serve: image of the boxes"},
 	{"serve.runtime", String, nil, nil, ProjectNever, "", "serve: runtime of the boxes; runsc is gVisor"},
