@@ -18,6 +18,9 @@ var cannotBeShown = map[string]string{
 // Every row of the matrix names the controls that hold it. Left out, and nothing else, the attack
 // works in the full tier: a row is green because of them and not because the attack is broken.
 func TestFullEveryRowTurnsRed(t *testing.T) {
+	if raceEnabled {
+		t.Skip("each of some thousand attackers would take a second to exit; `make matrix` runs it without the race detector")
+	}
 	base := runMatrix(t, proc.New(proc.Options{Want: sandbox.TierFull}))
 	sets := map[string][]matrix.Row{}
 	for _, r := range base.Rows {
