@@ -39,7 +39,7 @@ wasm:
 
 # Every attack with the controls that hold it switched off, which must let it through.
 matrix:
-	$(GO) test -timeout 15m -run 'TestFullEveryRowTurnsRed' ./internal/sandbox/proc
+	$(GO) test -timeout 15m -run 'TestFull(EveryRowTurnsRed|GroupTellsMemory)' ./internal/sandbox/proc
 
 # Recorded provider traffic through the adapters; a module of its own keeps the recordings out of ours.
 cassettes:
